@@ -1,0 +1,7 @@
+"""Errors of the actors room."""
+
+from warpsmith import WarpsmithError
+
+
+class ActorError(WarpsmithError):
+    """A pool has no member left, a deadline passed, weights do not agree; the text names what was waited for."""

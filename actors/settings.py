@@ -1,0 +1,53 @@
+"""The pools and their deadlines: the rollout, evaluators and timeouts sections of the configuration."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class RolloutSettings(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    actors: int = Field(1, ge=1)
+    """vLLM engines, one Ray actor each."""
+    group_size: int = Field(4, ge=1)
+    """Completions sampled from each prompt."""
+    max_tokens: int = Field(512, ge=1)
+    """Longest completion."""
+    temperature: float = Field(0.9, gt=0)
+    top_p: float = Field(1.0, gt=0, le=1)
+    max_model_len: int = Field(2560, ge=64)
+    """Context of the engine; a prompt that leaves no room for max_tokens is refused before it is sent."""
+    max_num_seqs: int = Field(32, ge=1)
+    dtype: str = "bfloat16"
+    kv_cache_gb: float = Field(1.0, gt=0)
+    """Key-value cache on a CPU."""
+    gpu_memory_utilization: float = Field(0.3, gt=0, le=1)
+    enforce_eager: bool = True
+
+
+class EvaluatorSettings(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    actors: int = Field(2, ge=1)
+    """Judges side by side; their timing takes turns on one machine."""
+    max_retries: int = Field(2, ge=0)
+    """How often a candidate is judged again after a judge_error or a lost actor."""
+
+
+class Timeouts(BaseModel):
+    """Every wait of the product, in seconds."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    actor_start: float = Field(300, gt=0)
+    rollout: float = Field(900, gt=0)
+    """One batch of prompts on one engine."""
+    judge: float = Field(240, gt=0)
+    """One candidate, queueing in the actor included."""
+    learn: float = Field(1800, gt=0)
+    """One update."""
+    sync: float = Field(120, gt=0)
+    """One set of weights into one engine."""
+    ping: float = Field(10, gt=0)
+    shutdown: float = Field(10, gt=0)

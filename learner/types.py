@@ -1,0 +1,43 @@
+"""What the learner takes in and gives out: plain records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """One completion to learn from.
+
+    Example: ``Sample(prompt_ids=(1, 5), completion_ids=(7, 2), behaviour_logprobs=(-0.1, -0.7), advantage=0.5)``
+    """
+
+    prompt_ids: tuple[int, ...]
+    completion_ids: tuple[int, ...]  # [T]
+    behaviour_logprobs: tuple[float, ...] = ()  # [T], nats, after temperature; empty for supervised samples
+    advantage: float = 1.0
+    policy_version: int = 0
+    """Version of the weights that sampled it."""
+    group_id: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepResult:
+    """What one update did."""
+
+    policy_version: int
+    """Version of the weights after the update."""
+    metrics: dict[str, float] = field(default_factory=dict)
+    """loss, kl, ratio_mean, clip_share, tis_mean, mismatch_mean, mismatch_max, effective_share, grad_norm, tokens, ..."""
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeightsVersion:
+    """A published set of weights: a folder that holds one whole model in Hugging Face form, lm_head stored untied."""
+
+    policy_version: int
+    path: str
+    """Folder; complete when it exists (published by rename)."""
+    sha256: str
+    """Of model.safetensors."""
