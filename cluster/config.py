@@ -1,6 +1,6 @@
 """The configuration: one pydantic model a room, composed here, read from TOML with dotted overrides.
 
-    config = load_config("configs/cpu.toml", ["learner.lr=1e-5", "run.name=mine"])
+config = load_config("configs/cpu.toml", ["learner.lr=1e-5", "run.name=mine"])
 """
 
 from __future__ import annotations

@@ -1,0 +1,154 @@
+"""From completions to records: nothing is used before it is in the archive, and nothing is judged twice."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from actors.types import JudgeJob
+from archive.types import Record
+from cluster.run import Run
+from judge.types import Candidate, Status, Verdict
+from search.fingerprint import fingerprint
+from search.types import Completion, Parsed, Prompt
+from tasks.experts import expert_kernels
+from tasks.types import Task
+
+UNPARSED = "unparsed"
+"""Flag of a record whose completion held no candidate."""
+COPY = "copy"
+"""Flag of a record whose code some earlier record of the task has already: that record's verdict is its verdict."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """One completion on its way to a record."""
+
+    task: Task
+    prompt: Prompt
+    completion: Completion
+    parsed: Parsed
+    step: int
+
+
+def judge_experts(run: Run) -> None:
+    """Judge the suite's expert kernels on this machine; those in the archive already are not judged again."""
+    if not run.config.tasks.expert_records:
+        return
+    jobs, kernels = [], {}
+    for task in run.tasks:
+        for kernel in expert_kernels(task.name):
+            record_id = _record_id(run, "expert", task.task_id, kernel.code)
+            if run.archive.get(record_id) is None:
+                kernels[record_id] = (task, kernel)
+                jobs.append(JudgeJob(job_id=record_id, task=task, candidate=Candidate(code=kernel.code)))
+    if jobs:
+        run.say(f"judging {len(jobs)} expert kernels")
+    for number, result in enumerate(run.session.evaluators.judge(jobs), start=1):
+        task, kernel = kernels[result.job.job_id]
+        record = Record(
+            record_id=result.job.job_id,
+            run_id=run.state.run_id,
+            task_name=task.name,
+            task_id=task.task_id,
+            source="expert",
+            operator="expert",
+            code=kernel.code,
+            analysis=kernel.analysis,
+            verdict=result.verdict,
+        )
+        run.archive.add(record)
+        run.say(f"  {number}/{len(jobs)} {task.name} {kernel.quality}: {describe(result.verdict)}")
+
+
+def judge_step(run: Run, asked: Sequence[Asked]) -> list[Record]:
+    """A record for each completion, in the same order; each is in the archive before this returns."""
+    known = _known_verdicts(run, {a.task.task_id for a in asked})
+    records: dict[str, Record] = {}
+    waiting: dict[str, Asked] = {}
+    twins: list[Asked] = []
+    for a in asked:
+        record_id = _asked_id(run, a)
+        earlier = run.archive.get(record_id)
+        if earlier is not None:  # judged before a kill in the middle of this step
+            records[record_id] = earlier
+        elif a.parsed.candidate is None:
+            verdict = Verdict(status=Status.COMPILE_ERROR, flags=(UNPARSED,), message=a.parsed.reason)
+            records[record_id] = _keep(run, a, verdict)
+        elif (key := (a.task.task_id, fingerprint(a.parsed.candidate.code))) in known:
+            twins.append(a)
+        else:
+            known[key] = None
+            waiting[record_id] = a
+    jobs = [
+        JudgeJob(job_id=record_id, task=a.task, candidate=a.parsed.candidate)
+        for record_id, a in waiting.items()
+        if a.parsed.candidate is not None
+    ]
+    done = len(asked) - len(jobs) - len(twins)
+    for result in run.session.evaluators.judge(jobs):
+        a = waiting[result.job.job_id]
+        record = _keep(run, a, result.verdict)
+        records[record.record_id] = record
+        known[(a.task.task_id, fingerprint(record.code))] = result.verdict
+        done += 1
+        run.say(f"  {done}/{len(asked)} {a.task.name} #{a.completion.index}: {describe(result.verdict)}")
+    for a in twins:
+        assert a.parsed.candidate is not None
+        verdict = known[(a.task.task_id, fingerprint(a.parsed.candidate.code))]
+        assert verdict is not None, "every candidate of this step has been judged above"
+        copied = verdict.model_copy(update={"flags": tuple(dict.fromkeys((*verdict.flags, COPY)))})
+        records[_asked_id(run, a)] = _keep(run, a, copied)
+    return [records[_asked_id(run, a)] for a in asked]
+
+
+def _known_verdicts(run: Run, task_ids: set[str]) -> dict[tuple[str, str], Verdict | None]:
+    """Verdicts by (task_id, fingerprint): the same code is judged once, and its first writer has the credit."""
+    known: dict[tuple[str, str], Verdict | None] = {}
+    for task_id in task_ids:
+        for record in run.archive.records(task_id=task_id):
+            if record.code and record.verdict.status is not Status.JUDGE_ERROR:
+                known.setdefault((task_id, fingerprint(record.code)), record.verdict)
+    return known
+
+
+def describe(verdict: Verdict) -> str:
+    """A verdict in one line for the terminal."""
+    if verdict.is_correct and verdict.speedup is not None:
+        return f"{verdict.status} {verdict.speedup:.2f}x [{verdict.speedup_low:.2f}, {verdict.speedup_high:.2f}]"
+    return f"{verdict.status} ({verdict.message[:100]})" if verdict.message else str(verdict.status)
+
+
+def _keep(run: Run, a: Asked, verdict: Verdict) -> Record:
+    record = Record(
+        record_id=_asked_id(run, a),
+        run_id=run.state.run_id,
+        task_name=a.task.name,
+        task_id=a.task.task_id,
+        source="policy",
+        operator=a.prompt.operator,
+        code=a.parsed.candidate.code if a.parsed.candidate else "",
+        analysis=a.parsed.analysis,
+        completion=a.completion.text,
+        parents=a.prompt.exemplar_ids,
+        group_id=a.prompt.prompt_id,
+        step=a.step,
+        policy_version=a.completion.policy_version,
+        verdict=verdict,
+    )
+    run.archive.add(record)
+    return record
+
+
+def _asked_id(run: Run, a: Asked) -> str:
+    return _record_id(run, a.prompt.prompt_id, str(a.completion.index), a.completion.text)
+
+
+def _record_id(run: Run, *parts: str) -> str:
+    """The same work has the same id, so that a resumed step finds what was judged already."""
+    return hashlib.sha256("\0".join((run.state.run_id, *parts)).encode(errors="replace")).hexdigest()[:32]
+
+
+def status_name(record: Record) -> str:
+    return UNPARSED if UNPARSED in record.verdict.flags else str(record.verdict.status)

@@ -1,0 +1,105 @@
+"""What the stages of a run share, and how a step's tasks and prompts are chosen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from archive.store import Archive
+from archive.types import Record
+from cluster.config import Config
+from cluster.errors import ConfigError
+from cluster.run_folder import RunFolder, RunState
+from cluster.session import Say, Session
+from search.operators import build_prompt
+from search.types import Prompt
+from tasks.loader import load_task, suite_tasks
+from tasks.types import Task
+
+if TYPE_CHECKING:
+    from cluster.tracking import Tracker
+    from learner.rewards import RunningReward
+
+PROBE_TEXT = (
+    "## Performance analysis\nThe reference makes one pass over memory for each operation, so it is bound by memory "
+    "bandwidth.\n## Algorithm design\nFuse the operations into one loop over the rows and keep partial sums in "
+    "registers.\n## Code\n```python\nimport torch\nimport warpsmith\n"
+)
+"""Its logprobs are compared between engine and learner after each sync, and before and after each update."""
+
+
+@dataclass(kw_only=True)
+class Run:
+    """What the stages share. The only mutable parts are the state, the reward statistics and the warnings."""
+
+    config: Config
+    folder: RunFolder
+    state: RunState
+    archive: Archive
+    tasks: tuple[Task, ...]
+    session: Session
+    tracker: Tracker
+    rewards: RunningReward
+    probe_ids: tuple[int, ...]
+    say: Say
+    warnings: list[str] = field(default_factory=list)
+
+    def take_warnings(self) -> list[str]:
+        taken, self.warnings[:] = list(self.warnings), []
+        return taken
+
+
+def resolve_tasks(config: Config) -> tuple[Task, ...]:
+    """The run's tasks in order. Raises TaskError or ConfigError."""
+    tasks = tuple(load_task(name) for name in config.tasks.names) if config.tasks.names else suite_tasks()
+    names = [task.name for task in tasks]
+    doubled = sorted({name for name in names if names.count(name) > 1})
+    if doubled:
+        raise ConfigError(f"tasks.names: {doubled[0]} is there twice: task names must differ")
+    return tasks
+
+
+def tasks_of_step(tasks: tuple[Task, ...], step: int, count: int, seed: int) -> list[Task]:
+    """The tasks of step 1, 2, ...: each epoch is a fresh permutation, dealt out without gaps or repeats."""
+    chosen = []
+    for position in range((step - 1) * count, step * count):
+        epoch, place = divmod(position, len(tasks))
+        order = np.random.default_rng([seed, 1, epoch]).permutation(len(tasks))
+        chosen.append(tasks[order[place]])
+    return chosen
+
+
+def step_rng(seed: int, step: int) -> np.random.Generator:
+    return np.random.default_rng([seed, 2, step])
+
+
+def exemplar_pool(archive: Archive, task: Task, before_step: int) -> list[Record]:
+    """The task's records that a prompt of step `before_step` may show: those of finished steps, and the experts."""
+    return [record for record in archive.records(task_id=task.task_id) if (record.step or 0) < before_step]
+
+
+def prompts_of_step(run: Run, step: int) -> list[tuple[Task, Prompt]]:
+    config, rng = run.config, step_rng(run.config.run.seed, step)
+    chosen = tasks_of_step(run.tasks, step, config.run.tasks_per_step, config.run.seed)
+    return [
+        (
+            task,
+            build_prompt(
+                task,
+                exemplar_pool(run.archive, task, step),
+                config.search,
+                rng,
+                prompt_id=f"s{step:04d}-{number}-{task.name}",
+                count_tokens=run.session.count_tokens,
+            ),
+        )
+        for number, task in enumerate(chosen)
+    ]
+
+
+def metrics_of_group(values: list[float]) -> dict[str, Any]:
+    """Mean and spread of a group's raw rewards, for the report."""
+    array = np.asarray(values, dtype=float)
+    return {"mean": float(array.mean()), "min": float(array.min()), "max": float(array.max())}
