@@ -157,7 +157,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 def _check_folder(folder: Path, given: str) -> None:
     if not folder.exists():
-            raise LearnerError(f"model path {given} does not exist: give a Hugging Face folder or {known}")
+        raise LearnerError(f"model path {given} does not exist: give a Hugging Face folder or {SMOLLM2}")
     if not (folder / "config.json").is_file():
         raise LearnerError(f"model path {given} has no config.json: give a Hugging Face folder or {SMOLLM2}")
     try:

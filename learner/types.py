@@ -28,7 +28,8 @@ class StepResult:
     policy_version: int
     """Version of the weights after the update."""
     metrics: dict[str, float] = field(default_factory=dict)
-    """loss, kl, ratio_mean, clip_share, tis_mean, mismatch_mean, mismatch_max, effective_share, grad_norm, tokens, ..."""
+    """loss, kl, ratio_mean, clip_share, tis_mean, mismatch_mean, mismatch_max, effective_share, entropy_estimate,
+    grad_norm, lr, tokens, ..."""
     seconds: dict[str, float] = field(default_factory=dict)
 
 

@@ -1,0 +1,136 @@
+"""The policy as a module: tokens in, log-probabilities of the completion tokens out; full weights or LoRA."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from learner import attention
+from learner.errors import LearnerError
+from learner.losses import token_logprobs
+from learner.packing import MicroBatch
+from learner.settings import LearnerSettings
+
+_ADAPTER = "default"
+
+
+class Policy(torch.nn.Module):
+    """A causal language model whose forward gives log-probabilities, never logits.
+
+    With ``settings.lora.rank > 0`` only adapters are trained and the reference policy is the model with its adapters
+    off; else every weight is trained and the reference policy is a frozen copy, made only when a KL term needs it.
+    """
+
+    def __init__(self, model_dir: Path, settings: LearnerSettings, seed: int) -> None:
+        super().__init__()
+        self._chunk = settings.logits_chunk_tokens
+        self.uses_lora = settings.lora.rank > 0
+        self.model = _load(model_dir, settings)
+        # Kept out of the module's own parameters: DeepSpeed would broadcast and save it.
+        self._reference: list[torch.nn.Module] = []
+        if self.uses_lora:
+            self.model = _with_adapters(self.model, settings, seed)
+        elif settings.kl_coefficient > 0:
+            self._reference.append(_load(model_dir, settings).requires_grad_(False).eval())
+        if settings.gradient_checkpointing:
+            self._causal_lm.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        # Checkpointing is active only in training mode; the models have no dropout that this would turn on.
+        self.train()
+
+    def forward(self, batch: MicroBatch, temperature: float) -> torch.Tensor:
+        """[N] float32: log p of ``batch.targets`` at ``temperature``."""
+        return self._logprobs(self._causal_lm, batch, temperature)
+
+    @torch.no_grad()
+    def reference_logprobs(self, batch: MicroBatch, temperature: float) -> torch.Tensor:
+        """``forward`` under the reference policy: the weights that training started from."""
+        if self.uses_lora:
+            with self._adapters_off():
+                return self._logprobs(self._causal_lm, batch, temperature)
+        return self._logprobs(self._reference[0], batch, temperature)
+
+    def trainable(self) -> dict[str, torch.nn.Parameter]:
+        return {name: parameter for name, parameter in self.named_parameters() if parameter.requires_grad}
+
+    def merged_state(self) -> Iterator[tuple[str, torch.Tensor]]:
+        """(Hugging Face name, bfloat16 tensor) of every weight, adapters added in; the policy itself is not touched.
+
+        With adapters the sum W + (alpha / rank) B A is made in float32 and rounded once.
+        """
+        deltas: dict[str, torch.nn.Module] = {}
+        if self.uses_lora:
+            deltas = {name: module for name, module in self._causal_lm.named_modules() if hasattr(module, "lora_A")}
+        for name, tensor in self._causal_lm.state_dict().items():
+            if ".lora_A." in name or ".lora_B." in name:
+                continue
+            owner = name.removesuffix(".base_layer.weight")
+            if owner != name and owner in deltas:
+                layer: Any = deltas[owner]
+                tensor = tensor.float() + layer.get_delta_weight(_ADAPTER).float()
+            yield name.replace(".base_layer.", "."), tensor.detach().to(torch.bfloat16).contiguous().cpu()
+
+    @property
+    def _causal_lm(self) -> Any:
+        return self.model.base_model.model if self.uses_lora else self.model
+
+    def _logprobs(self, causal_lm: Any, batch: MicroBatch, temperature: float) -> torch.Tensor:
+        hidden = causal_lm.model(
+            input_ids=batch.input_ids[None],
+            position_ids=batch.position_ids[None],
+            use_cache=False,
+            segments=batch.segments,
+        ).last_hidden_state[0]
+        # Only rows that predict a completion token meet the lm_head: prompts are most of the tokens.
+        rows = hidden.index_select(0, batch.predict_at)
+        return token_logprobs(rows, causal_lm.lm_head.weight, batch.targets, temperature=temperature, chunk=self._chunk)
+
+    @contextmanager
+    def _adapters_off(self) -> Iterator[None]:
+        # peft's disable_adapter() also clears requires_grad, on parameters that DeepSpeed holds hooks on.
+        layers: list[Any] = [module for module in self._causal_lm.modules() if hasattr(module, "lora_A")]
+        for layer in layers:
+            layer._disable_adapters = True
+        try:
+            yield
+        finally:
+            for layer in layers:
+                layer._disable_adapters = False
+
+
+def _load(model_dir: Path, settings: LearnerSettings) -> Any:
+    from transformers import AutoModelForCausalLM
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    attention.register()
+    dtype = torch.float32 if settings.dtype == "float32" else torch.bfloat16
+    try:
+        model = AutoModelForCausalLM.from_pretrained(model_dir, dtype=dtype, attn_implementation=attention.NAME)
+    except (OSError, ValueError) as error:
+        raise LearnerError(f"cannot load model {model_dir}: {str(error).splitlines()[0]}") from error
+    if model.lm_head.weight is model.get_input_embeddings().weight:
+        raise LearnerError(f"model {model_dir} has tied embeddings: pass it through prepare_model first")
+    if getattr(model.lm_head, "bias", None) is not None:
+        raise LearnerError(f"model {model_dir} has a bias in lm_head, which the learner does not support")
+    return model
+
+
+def _with_adapters(model: Any, settings: LearnerSettings, seed: int) -> Any:
+    from peft import LoraConfig, get_peft_model
+
+    lora = settings.lora
+    config = LoraConfig(
+        r=lora.rank, lora_alpha=lora.alpha, target_modules=list(lora.targets), lora_dropout=0.0, bias="none"
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)  # A is random, B is zero: the policy starts equal to its reference
+        try:
+            return get_peft_model(model, config)
+        except ValueError as error:
+            raise LearnerError(
+                f"learner.lora.targets {list(lora.targets)} do not fit the model: {str(error).splitlines()[0]}"
+            ) from error
