@@ -75,7 +75,9 @@ def _run_stages(
                 tasks=tasks,
                 session=session,
                 tracker=tracker,
-                rewards=RunningReward.from_state(state.rewards, k=config.learner.reward.smoothing_k),
+                rewards=RunningReward.from_state(state.rewards)
+                if state.rewards
+                else RunningReward(config.learner.reward.smoothing_k),
                 probe_ids=tuple(session.tokenizer.encode(PROBE_TEXT)),
                 say=say,
                 warnings=warnings,
