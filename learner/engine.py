@@ -20,7 +20,7 @@ import torch
 from learner import checkpoints, publishing, runtime
 from learner.errors import LearnerError
 from learner.losses import LossSums, policy_loss, supervised_loss
-from learner.packing import MicroBatch, pack, pack_text
+from learner.packing import MicroBatch, pack, pack_text, without_targets
 from learner.policy import Policy
 from learner.settings import LearnerSettings
 from learner.types import Sample, StepResult, WeightsVersion
@@ -207,6 +207,8 @@ class Engine:
         return dataclasses.replace(batch, **moved)
 
     def _share(self, batches: list[MicroBatch]) -> list[MicroBatch]:
+        empty = without_targets(batches[0])
+        batches = batches + [empty] * (-len(batches) % self._world_size)
         return [self._to_device(batch) for batch in batches[self._rank :: self._world_size]]
 
     @torch.no_grad()
@@ -225,6 +227,8 @@ class Engine:
             self._engine.backward(loss * self._world_size)
             total.add(sums)
         self._engine.step()
+        if self._world_size > 1:
+            runtime.reduce_sums(total)
         return total, float(self._engine.get_global_grad_norm() or 0.0)
 
     def _finish(

@@ -14,7 +14,7 @@ The last token of a completion predicts nothing, so it is a target but never an 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 
@@ -97,6 +97,20 @@ def pack_text(token_ids: Sequence[int]) -> MicroBatch:
         advantages=torch.zeros(len(rows)),
         behaviour_logprobs=torch.full((len(rows),), float("nan")),
         sample_of=torch.zeros(len(rows), dtype=torch.int64),
+    )
+
+
+def without_targets(batch: MicroBatch) -> MicroBatch:
+    """The same forward pass with nothing to predict: adds zero to losses and gradients. It keeps a rank that has run
+    out of micro batches in step with ranks that have not, since each pass communicates."""
+    none = batch.targets[:0]
+    return replace(
+        batch,
+        predict_at=none,
+        targets=none,
+        sample_of=none,
+        advantages=batch.advantages[:0],
+        behaviour_logprobs=batch.behaviour_logprobs[:0],
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import socket
 from datetime import timedelta
@@ -11,6 +12,7 @@ from typing import Any
 import torch
 
 from learner.errors import LearnerError
+from learner.losses import LossSums
 from learner.policy import Policy
 from learner.settings import LearnerSettings
 
@@ -103,6 +105,17 @@ def start_deepspeed(policy: Policy, settings: LearnerSettings) -> Any:
     parameters = list(policy.trainable().values())
     engine, _, _, _ = deepspeed.initialize(model=policy, model_parameters=parameters, config=config)
     return engine
+
+
+def reduce_sums(sums: LossSums) -> None:
+    """Adds up ``sums`` over all ranks, in place."""
+    gathered: list[Any] = [None] * torch.distributed.get_world_size()
+    torch.distributed.all_gather_object(gathered, dataclasses.asdict(sums))
+    total = LossSums()
+    for values in gathered:
+        total.add(LossSums(**values))
+    for name, value in dataclasses.asdict(total).items():
+        setattr(sums, name, value)
 
 
 def _free_port() -> int:

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 class RewardSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    smoothing_k: float = Field(1.5, gt=0)
+    smoothing_k: float = Field(default=1.5, gt=0)
     """clip((r - mu) / sigma, -k, k) with mu and sigma running per task (CUDA-L1, section 3.4)."""
     partial_credit: dict[str, float] = Field(default_factory=dict)
     """Reward by status for completions that are not correct, on the scale of the speedup. Empty as in CUDA-L1: wrong
@@ -22,35 +22,35 @@ class RewardSettings(BaseModel):
 class LoraSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    rank: int = Field(16, ge=0)
+    rank: int = Field(default=16, ge=0)
     """0 trains all weights."""
-    alpha: float = Field(32.0, gt=0)
+    alpha: float = Field(default=32.0, gt=0)
     targets: tuple[str, ...] = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 
 
 class LearnerSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    lr: float = Field(1e-4, ge=0)
-    weight_decay: float = Field(0.0, ge=0)
-    grad_clip: float = Field(1.0, gt=0)
-    zero_stage: int = Field(1, ge=0, le=3)
+    lr: float = Field(default=1e-4, ge=0)
+    weight_decay: float = Field(default=0.0, ge=0)
+    grad_clip: float = Field(default=1.0, gt=0)
+    zero_stage: int = Field(default=1, ge=0, le=3)
     dtype: Literal["float32", "bfloat16"] = "float32"
-    micro_batch_tokens: int = Field(4096, ge=128)
+    micro_batch_tokens: int = Field(default=4096, ge=128)
     """Most tokens (prompts included) of one forward and backward."""
-    logits_chunk_tokens: int = Field(512, ge=16)
+    logits_chunk_tokens: int = Field(default=512, ge=16)
     """Logits are made for this many tokens at a time, never for the whole batch."""
     gradient_checkpointing: bool = True
-    epochs: int = Field(1, ge=1)
+    epochs: int = Field(default=1, ge=1)
     """Passes over each step's batch."""
-    clip_low: float = Field(0.2, gt=0)
-    clip_high: float = Field(0.28, gt=0)
+    clip_low: float = Field(default=0.2, gt=0)
+    clip_high: float = Field(default=0.28, gt=0)
     """Clip-higher (DAPO, section 3.1)."""
-    kl_coefficient: float = Field(0.02, ge=0)
+    kl_coefficient: float = Field(default=0.02, ge=0)
     """Weight of the k3 estimate of KL(policy || reference policy); 0 needs no reference policy."""
-    tis_cap: float = Field(2.0, gt=0)
+    tis_cap: float = Field(default=2.0, gt=0)
     """Truncated importance sampling: min(p_learner / p_engine, cap). Always on."""
     lora: LoraSettings = LoraSettings()
     reward: RewardSettings = RewardSettings()
-    keep_versions: int = Field(2, ge=1)
+    keep_versions: int = Field(default=2, ge=1)
     """Published weights and checkpoints kept on disk."""
