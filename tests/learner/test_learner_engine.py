@@ -185,13 +185,17 @@ from learner.settings import LearnerSettings
 from learner.types import Sample
 
 job = json.loads(sys.stdin.read())
-samples = [[Sample(**{k: tuple(v) if isinstance(v, list) else v for k, v in s.items()}) for s in b] for b in job["batches"]]
+
+def sample(fields):
+    return Sample(**{name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()})
+
+batches = [[sample(fields) for fields in batch] for batch in job["batches"]]
 engine = Engine(Path(job["model"]), LearnerSettings.model_validate(job["settings"]), temperature=0.9,
                 work_dir=Path(job["work"]), seed=0, **job.get("group", {}))
 if "load" in job:
     engine.load(Path(job["load"]))
 metrics = []
-for index, batch in enumerate(samples):
+for index, batch in enumerate(batches):
     metrics.append(engine.step(batch).metrics)
     if job.get("save_after") == index + 1:
         engine.save(Path(job["save"]))

@@ -116,7 +116,7 @@ def test_equal_weights_have_equal_hashes(trained, tiny_dir, tmp_path):
 
 def test_a_folder_that_cannot_be_written_is_one_line(trained, tiny_dir, tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(LearnerError, match="cannot publish weights into .*file") as error:
+    with pytest.raises(LearnerError, match=r"cannot publish weights into .*file") as error:
         publish(trained, tiny_dir, tmp_path / "file", 1, keep=1)
     assert "\n" not in str(error.value)
 

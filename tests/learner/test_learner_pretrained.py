@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import multiprocessing
-import os
 import shutil
 
 import pytest
@@ -108,7 +107,7 @@ def test_an_unusable_folder_is_one_line(tied_dir, tmp_path, spoil, message):
 
 def test_a_cache_that_cannot_be_written_is_one_line(tied_dir, tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(LearnerError, match="cannot write model .*WARPSMITH_HOME"):
+    with pytest.raises(LearnerError, match=r"cannot write model .*WARPSMITH_HOME"):
         prepare_model(str(tied_dir), tmp_path / "file" / "cache")
 
 
@@ -137,4 +136,4 @@ def test_smollm2_is_converted_once_and_knows_its_facts(tmp_path):
 def test_the_tiny_model_is_the_same_for_everyone(tmp_path):
     one, other = (load_file(prepare_model(TINY, tmp_path / d) / "model.safetensors") for d in ("a", "b"))
     assert all(torch.equal(one[name], other[name]) for name in one)
-    assert os.path.getsize(tmp_path / "a" / f"{TINY}-1" / "model.safetensors") < 20e6
+    assert (tmp_path / "a" / f"{TINY}-1" / "model.safetensors").stat().st_size < 20e6
