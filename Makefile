@@ -18,7 +18,8 @@ setup:
 setup-dev:
 	@./setup.sh dev
 
-run: setup
+run:
+	@./setup.sh run
 	@$(VENV)/bin/warpsmith train configs/cpu.toml $(ARGS)
 
 test: setup-dev

@@ -1,46 +1,110 @@
 #!/usr/bin/env bash
-# Makes .venv with everything pinned. Idempotent: does nothing when the locks have not changed.
-#   ./setup.sh          what `make run` needs
-#   ./setup.sh dev      also what `make test` needs
+# Makes .venv with everything pinned and writes nowhere else. Idempotent: does nothing when it has nothing to do, and
+# goes on where an interrupted one stopped.
+#   ./setup.sh          the environment
+#   ./setup.sh run      also asks whether this machine has the memory for `make run`
+#   ./setup.sh dev      also what `make test` and `make lint` need
+# PYTHON=/path/to/python3.11, VENV=/other/disk/venv and pip's own PIP_* variables are honoured.
 set -euo pipefail
 cd "$(dirname "$0")"
-PYTHON=${PYTHON:-python3}
 VENV=${VENV:-.venv}
+MIN_MEMORY_GB=${MIN_MEMORY_GB:-8}
+mode=${1:-}
+log=$VENV/setup.log
 
 fail() { printf 'warpsmith setup: %s\n' "$1" >&2; exit 1; }
 
-command -v "$PYTHON" >/dev/null || fail "no $PYTHON on PATH: install Python 3.11 or newer, or set PYTHON=/path/to/python3.11"
-"$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
-    || fail "$("$PYTHON" -V) is too old: install Python 3.11 or newer, or set PYTHON=/path/to/python3.11"
-"$PYTHON" -c 'import venv, ensurepip' 2>/dev/null \
-    || fail "$PYTHON has no venv module: install it (Debian: apt-get install python3-venv)"
-command -v "${CXX:-g++}" >/dev/null || fail "no ${CXX:-g++} on PATH: install a C++ compiler (Debian: apt-get install g++), or set CXX"
-
-stamp=$( (cat requirements/cpu.lock pyproject.toml; "$PYTHON" -V) | sha256sum | cut -c1-16)
-dev_stamp=$(sha256sum requirements/dev.lock | cut -c1-16)
-log=$VENV/setup.log
-
-install() {  # install WHAT ARGS...: quiet unless it fails
-    local what=$1; shift
-    printf 'warpsmith setup: %s ...\n' "$what"
-    "$VENV/bin/python" -m pip install --disable-pip-version-check -q "$@" >>"$log" 2>&1 \
-        || { tail -n 15 "$log" >&2; fail "$what failed; the whole log is $log"; }
+usable_python() { # vLLM has no release for 3.15 yet
+    "$1" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 15))' 2>/dev/null
 }
 
-if [ "$(cat "$VENV/.stamp" 2>/dev/null)" != "$stamp" ]; then
-    free_kb=$(df -Pk . | awk 'NR==2 {print $4}')
-    [ "$free_kb" -ge 6000000 ] || fail "$((free_kb / 1024)) MiB free on this disk, 6 GB needed: free some space, or set VENV=/other/disk/venv"
-    [ -x "$VENV/bin/python" ] || "$PYTHON" -m venv "$VENV" || fail "could not make $VENV with $PYTHON -m venv"
+find_python() { # the first that runs: a pyenv shim may stand for a version that is not there
+    local name
+    for name in ${PYTHON:-python3 python3.11 python3.12 python3.13 python3.14}; do
+        if usable_python "$name"; then "$name" -c 'import sys; print(sys.executable)'; return; fi
+    done
+    name=${PYTHON:-python3}
+    fail "$name is $("$name" -V 2>/dev/null || echo 'not usable'), Python 3.11 to 3.14 needed: install one, or set PYTHON=/path/to/python3.11"
+}
+
+available_mb() { # what the machine can give, or the container's limit where that is lower
+    local machine limit used cache group=/sys/fs/cgroup
+    machine=$(awk '/^MemAvailable:/ {print int($2 / 1024)}' /proc/meminfo)
+    limit=$(cat $group/memory.max 2>/dev/null || echo max)
+    if [ "$limit" != max ]; then
+        used=$(cat $group/memory.current)
+        cache=$(awk '$1 == "inactive_file" {print $2}' $group/memory.stat)
+        limit=$(((limit - used + cache) / 1048576))
+        [ "$limit" -ge "$machine" ] || machine=$limit
+    fi
+    echo "$machine"
+}
+
+fits_here() { # a virtual environment that runs, has pip, and was made at this place (its scripts hold the path)
+    local shebang
+    usable_python "$VENV/bin/python" && "$VENV/bin/python" -m pip --version >/dev/null 2>&1 || return 1
+    IFS= read -r shebang <"$VENV/bin/pip" || return 1
+    case $shebang in "#!$(cd "$VENV" && pwd)/bin/"*) ;; *) return 1 ;; esac
+}
+
+wanted() { # what the stamp must say: the pins, the project, the interpreter and the place
+    (cat "$@"; "$VENV/bin/python" -V; cd "$VENV" && pwd) 2>/dev/null | sha256sum | cut -c1-16
+}
+
+install() { # install WHAT ARGS...: quiet unless it fails
+    local what=$1; shift
+    printf 'warpsmith setup: %s ...\n' "$what"
+    "$VENV/bin/python" -m pip install --disable-pip-version-check --no-input -q "$@" >>"$log" 2>&1 \
+        || { tail -n 15 "$log" >&2; fail "$what failed (the lines above; all of it is in $log): mend that and run it again"; }
+}
+
+case $mode in '' | run | dev) ;; *) fail "unknown argument $mode: use ./setup.sh, ./setup.sh run or ./setup.sh dev" ;; esac
+[ "$(uname -s)" = Linux ] || fail "$(uname -s) is not supported: use Linux, or a Linux container or virtual machine"
+command -v g++ >/dev/null || fail "no g++ on PATH: install a C++ compiler (Debian, Ubuntu: apt-get install g++)"
+echo 'int main() {}' | g++ -std=c++17 -fopenmp -x c++ -o /dev/null - 2>/dev/null \
+    || fail "g++ cannot build an OpenMP program in C++17: install g++ 9 or newer with its libraries (Debian, Ubuntu: apt-get install g++)"
+if [ "$mode" = run ]; then
+    memory=$(available_mb)
+    [ "$memory" -ge $((MIN_MEMORY_GB * 1000)) ] \
+        || fail "$memory MB of memory free, $MIN_MEMORY_GB GB needed by make run: close something, or set MIN_MEMORY_GB=0 to try all the same"
+fi
+# Two at once (make run beside make test) take turns. The lock is on this file, so that nothing else is written.
+if command -v flock >/dev/null; then
+    exec 9<setup.sh
+    flock -w 1800 9 || fail "another setup has held the lock for half an hour: end it and run this again"
+fi
+
+if [ "$(cat "$VENV/.stamp" 2>/dev/null)" != "$(wanted requirements/cpu.lock pyproject.toml)" ]; then
+    python=$(find_python)
+    "$python" -c 'import venv, ensurepip' 2>/dev/null \
+        || fail "$python has no venv module: install it (Debian, Ubuntu: apt-get install python3-venv)"
+    mkdir -p "$VENV" 2>/dev/null && [ -w "$VENV" ] || fail "$VENV cannot be written: mend its rights, or set VENV=/other/disk/venv"
+    if ! fits_here; then
+        # --clear empties the folder: never one that holds something else.
+        [ "$VENV" = .venv ] || [ -e "$VENV/pyvenv.cfg" ] || [ -z "$(ls -A "$VENV")" ] \
+            || fail "$VENV is neither empty nor a virtual environment: set VENV to another folder"
+        free_mb=$(df -Pm "$VENV" | awk 'NR==2 {print $4}')
+        [ "$free_mb" -ge 6000 ] || fail "$free_mb MB free on the disk of $VENV, 6 GB needed: free some space, or set VENV=/other/disk/venv"
+        "$python" -m venv --clear "$VENV" || fail "$python -m venv $VENV failed: the lines above say why"
+    fi
+    rm -f "$VENV/.stamp"
     : >"$log"
+    # pip writes RECORD last: a package without it is half of one, and pip would take it for installed.
+    for info in "$VENV"/lib/python*/site-packages/*.dist-info; do
+        [ ! -d "$info" ] || [ -e "$info/RECORD" ] || rm -rf "$info"
+    done
     # torch first, with its own dependencies: a machine whose index serves the CUDA build needs those too.
-    install "torch (1 of 3)" "$(grep -i '^torch==' requirements/cpu.lock)" setuptools==78.1.1 wheel
+    install "torch (1 of 3)" -c requirements/cpu.lock "$(grep -i '^torch==' requirements/cpu.lock)" setuptools wheel==0.48.0
     # The rest exactly as locked. DeepSpeed is a source distribution: none of its native ops are built here.
     DS_BUILD_OPS=0 install "vLLM, Ray, DeepSpeed, W&B and the rest (2 of 3, about two minutes)" \
         --no-deps --no-build-isolation -r requirements/cpu.lock
     install "warpsmith itself (3 of 3)" --no-deps --no-build-isolation -e .
-    echo "$stamp" >"$VENV/.stamp"
+    wanted requirements/cpu.lock pyproject.toml >"$VENV/.stamp"
 fi
-if [ "${1:-}" = dev ] && [ "$(cat "$VENV/.stamp-dev" 2>/dev/null)" != "$dev_stamp" ]; then
+if [ "$mode" = dev ] && [ "$(cat "$VENV/.stamp-dev" 2>/dev/null)" != "$(wanted requirements/dev.lock)" ]; then
     install "test tools" --no-deps -r requirements/dev.lock
-    echo "$dev_stamp" >"$VENV/.stamp-dev"
+    wanted requirements/dev.lock >"$VENV/.stamp-dev"
+fi
+if [ -z "$mode" ] && ! command -v make >/dev/null; then
+    printf 'warpsmith setup: ready, but there is no make: install it (Debian, Ubuntu: apt-get install make), or run %s/bin/warpsmith train configs/cpu.toml\n' "$VENV"
 fi
