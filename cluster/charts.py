@@ -209,11 +209,12 @@ def _line(one: Series, px: _Scale, py: _Scale) -> list[str]:
     if not one.dots_only:
         path = " ".join(f"{px(x):.1f},{py(y):.1f}" for x, y in one.points)
         parts.append(f'<polyline class="line c-{escape(one.colour)}" points="{path}"/>')
+    radius = 3 if len(one.points) <= 60 else 1.5
     if one.dots_only or len(one.points) <= 60:
         for x, y in one.points:
             hover = escape(f"{one.name}, {x:g}: {y:.4g}")
             parts.append(
-                f'<circle class="c-{escape(one.colour)}" cx="{px(x):.1f}" cy="{py(y):.1f}" r="3">'
+                f'<circle class="c-{escape(one.colour)}" cx="{px(x):.1f}" cy="{py(y):.1f}" r="{radius}">'
                 f"<title>{hover}</title></circle>"
             )
     return parts
