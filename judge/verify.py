@@ -131,7 +131,7 @@ def _compare_exact(c: NDArray[np.generic], t: NDArray[np.generic]) -> Comparison
         ok=False,
         max_error=float(abs(float(c[index]) - float(t[index]))),
         tolerance=0.0,
-        message=f"{different.size} of {c.size} elements differ; the first, {index}, is {c[index]}, should be {t[index]}",
+        message=f"{different.size} of {c.size} elements differ; number {index} is {c[index]}, should be {t[index]}",
     )
 
 

@@ -1,0 +1,182 @@
+"""The process that jailed processes are forked from: it has imported torch, has run nothing, and knows nothing.
+
+A fork costs some ten milliseconds, importing torch afresh one and a half seconds. The zygote stands in namespaces of
+its own and an empty read-only root. Each child is made with CLONE_PARENT, so it is the judge's own child: the judge
+waits for it and kills it, no zygote between.
+
+    python -I -c "from judge.zygote import main; main()"    (started by judge.process.Zygote only)
+"""
+
+from __future__ import annotations
+
+import array
+import ctypes
+import gc
+import json
+import os
+import resource
+import signal
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+from judge import jail
+
+_CLONE_PARENT = 0x8000
+_MEGABYTE = 1 << 20
+
+
+def main() -> None:
+    """Read the order from standard input's socket (fd 3), get ready, then fork on request until it closes."""
+    control = socket.socket(fileno=3)
+    order = json.loads(control.recv(1 << 16))
+    judge_pid = order["judge_pid"]
+    jail.die_with_parent(judge_pid)
+    os.sched_setaffinity(0, order["cores"])
+    _import_everything(order["threads"])
+    layers, missing = [], {}
+    root = Path(order["root"])
+    try:
+        layers, missing = jail.enter_namespaces()
+        if "mountns" in layers:
+            readable, writable = [Path(p) for p in order["readable"]], [Path(p) for p in order["writable"]]
+            jail.pivot_into(root, [*readable, *(Path(p) for p in order["unlisted"])], writable)
+    except OSError as error:
+        # Half a new root is no wall: say so and go on with the others.
+        missing["mountns"] = str(error)
+        layers = [layer for layer in layers if layer != "mountns"]
+    gc.collect()
+    gc.freeze()
+    address_space = _address_space()
+    control.sendall(b"r")
+    while True:
+        request, fds = _receive(control)
+        if request is None:
+            return
+        pid = _fork()
+        if pid == 0:
+            control.close()
+            try:
+                _become(request, fds, order, (list(layers), dict(missing)), address_space)
+            finally:
+                os._exit(0)
+        for fd in fds:
+            os.close(fd)
+        control.sendall(pid.to_bytes(4, "big"))
+
+
+def _import_everything(threads: int) -> None:
+    import random  # noqa: F401 - foreign code finds these imported
+
+    import numpy  # noqa: F401
+    import torch
+    import torch.nn.functional
+
+    import judge.load_cpp
+    import judge.runner
+    import tasks.loader
+    import warpsmith  # noqa: F401
+
+    torch.set_num_threads(threads)
+    assert judge.load_cpp and judge.runner and tasks.loader and torch.nn.functional
+
+
+def _address_space() -> int:
+    return (
+        int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize() if Path("/proc").exists() else 0
+    )
+
+
+def _receive(control: socket.socket) -> tuple[dict[str, Any] | None, list[int]]:
+    data, ancillary, _, _ = control.recvmsg(4096, socket.CMSG_SPACE(4 * 4))
+    fds = array.array("i")
+    for _, _, payload in ancillary:
+        fds.frombytes(payload[: len(payload) - len(payload) % fds.itemsize])
+    return (json.loads(data) if data else None), list(fds)
+
+
+def _fork() -> int:
+    """clone(CLONE_PARENT | SIGCHLD): our twin, child of our parent."""
+    before, in_child, in_parent = (
+        ctypes.pythonapi.PyOS_BeforeFork,
+        ctypes.pythonapi.PyOS_AfterFork_Child,
+        ctypes.pythonapi.PyOS_AfterFork_Parent,
+    )
+    before()
+    pid = jail.libc.syscall(56, ctypes.c_ulong(_CLONE_PARENT | signal.SIGCHLD), 0, 0, 0, 0)
+    (in_child if pid == 0 else in_parent)()
+    if pid < 0:
+        raise OSError(ctypes.get_errno(), "clone")
+    return int(pid)
+
+
+def _become(
+    request: dict[str, Any],
+    fds: list[int],
+    order: dict[str, Any],
+    walls: tuple[list[str], dict[str, str]],
+    address_space: int,
+) -> None:
+    """In the child: keep the wire and the log only, raise the remaining walls, then serve the judge."""
+    os.dup2(fds[1], 1)
+    os.dup2(fds[1], 2)
+    wire = os.dup2(fds[0], 10)
+    low, high = 3, resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    os.closerange(low, wire)
+    os.closerange(wire + 1, min(high, 4096))
+    null = os.open("/dev/null", os.O_RDONLY)
+    if null != 0:
+        os.dup2(null, 0)
+    raised, missing = walls
+    compiling = request["role"] == "compiler"
+    scratch = request.get("scratch", "/tmp")
+    uid = 1_000_000 + os.getpid() if os.getuid() == 0 else None
+    if compiling:
+        os.setsid()
+        if uid is not None:
+            os.chown(scratch, uid, uid)
+    more, lacking = jail.drop_privileges(uid)
+    raised += more
+    missing |= lacking
+    if uid is None:
+        jail.prctl(4, 1)  # same uid as the judge, who must be able to read our memory
+    jail.die_with_parent(order["judge_pid"])
+    jail.limit_resources(
+        memory_bytes=address_space + request["memory_mb"] * _MEGABYTE,
+        processes=64 if compiling else 16 + 2 * order["threads"],
+        file_bytes=64 * _MEGABYTE if compiling else _MEGABYTE,
+        cpu_seconds=request["cpu_seconds"],
+    )
+    raised.append("rlimits")
+    readable = [*order["readable"], "/proc/cpuinfo", "/sys/devices/system/cpu"]
+    writable = [scratch, "/dev/null"]
+    jail.attempt(
+        "landlock",
+        lambda: jail.restrict_files(readable=readable, unlisted=order["unlisted"], writable=writable),
+        raised,
+        missing,
+    )
+    os.chdir(scratch)
+
+    def filter_calls() -> None:
+        if not jail.seccomp_available():
+            raise OSError(38, "the filter is written for x86-64 only")
+        from judge import seccomp
+
+        seccomp.install(strict=not compiling)
+
+    if compiling:
+        from judge.compiler import exec_compiler
+
+        jail.attempt("seccomp", filter_calls, raised, missing)
+        exec_compiler(request)
+        return
+    jail.attempt("seccomp", filter_calls, raised, missing)
+    from judge.runner import serve
+
+    serve(socket.socket(fileno=wire), tuple(raised), missing)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
