@@ -5,6 +5,7 @@ Registered with transformers under ``NAME``; the model's forward passes ``segmen
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -74,7 +75,7 @@ def segment_attention(
                     query[:, :, own],
                     torch.cat([prompt_key, key[:, :, own]], dim=2),
                     torch.cat([prompt_value, value[:, :, own]], dim=2),
-                    attn_mask=_continuation_mask(segment.prompt, length, query),
+                    attn_mask=_continuation_mask(segment.prompt, length, query.dtype, query.device),
                     dropout_p=dropout,
                     scale=scaling,
                 )
@@ -82,9 +83,12 @@ def segment_attention(
     return torch.cat(outputs, dim=2).transpose(1, 2).contiguous(), None
 
 
-def _continuation_mask(prompt: int, length: int, like: torch.Tensor) -> torch.Tensor:
-    # [length, prompt + length]: row i sees the prompt and the completion's tokens up to i.
-    return torch.ones(length, prompt + length, dtype=torch.bool, device=like.device).tril_(prompt)
+@lru_cache(maxsize=64)
+def _continuation_mask(prompt: int, length: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    # [length, prompt + length], 0 or -inf: row i sees the prompt and the completion's tokens up to i. Kept over the
+    # layers, and additive, since the CPU kernel converts a boolean mask on every call (a third of its time).
+    hidden = torch.ones(length, prompt + length, dtype=torch.bool, device=device).triu_(prompt + 1)
+    return torch.zeros(hidden.shape, dtype=dtype, device=device).masked_fill_(hidden, float("-inf"))
 
 
 def _check_options(options: dict[str, Any], segments: tuple[Segment, ...]) -> None:

@@ -63,6 +63,7 @@ class Engine:
         self._temperature = temperature
         self._rank, self._world_size = rank, world_size
         runtime.start_distributed(Path(work_dir), rank, world_size, master_addr, master_port)
+        runtime.set_threads(settings.threads)
         torch.manual_seed(seed)
         self._policy = Policy(self._model_dir, settings, seed)
         self._engine = runtime.start_deepspeed(self._policy, settings)

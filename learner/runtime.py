@@ -76,6 +76,12 @@ def stop_distributed() -> None:
         deepspeed.comm.destroy_process_group()
 
 
+def set_threads(count: int) -> None:
+    """Sets torch's CPU threads; 0 means all cores this process may run on. A Ray worker is started with
+    OMP_NUM_THREADS set to its share, usually 1, which this overrides."""
+    torch.set_num_threads(count or len(os.sched_getaffinity(0)))
+
+
 def start_deepspeed(policy: Policy, settings: LearnerSettings) -> Any:
     """A DeepSpeed engine around ``policy`` that leaves gradient accumulation to its caller.
 

@@ -52,5 +52,7 @@ class LearnerSettings(BaseModel):
     """Truncated importance sampling: min(p_learner / p_engine, cap). Always on."""
     lora: LoraSettings = LoraSettings()
     reward: RewardSettings = RewardSettings()
+    threads: int = Field(default=0, ge=0)
+    """Threads of one learner process on a CPU; 0 takes every core it may run on. Resuming bit for bit needs as many."""
     keep_versions: int = Field(default=2, ge=1)
     """Published weights and checkpoints kept on disk."""

@@ -18,7 +18,7 @@ from learner.settings import LearnerSettings, LoraSettings
 
 pytestmark = pytest.mark.slow
 
-BASE = LearnerSettings(lr=1e-2, lora=LoraSettings(rank=4, alpha=8.0), micro_batch_tokens=128)
+BASE = LearnerSettings(lr=1e-2, lora=LoraSettings(rank=4, alpha=8.0), micro_batch_tokens=128, threads=1)
 
 
 @pytest.fixture

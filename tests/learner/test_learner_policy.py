@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import resource
 
 import pytest
 import torch
@@ -119,6 +120,19 @@ def test_a_folder_that_cannot_be_written_is_one_line(trained, tiny_dir, tmp_path
     with pytest.raises(LearnerError, match=r"cannot publish weights into .*file") as error:
         publish(trained, tiny_dir, tmp_path / "file", 1, keep=1)
     assert "\n" not in str(error.value)
+
+
+def test_a_full_disk_is_one_line_and_leaves_no_half_version(trained, tiny_dir, tmp_path):
+    # a limit on file size stands in for the full disk: the write fails in the same place
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
+    try:
+        with pytest.raises(LearnerError, match="cannot publish weights") as error:
+            publish(trained, tiny_dir, tmp_path, 1, keep=1)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert "\n" not in str(error.value)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_bad_models_and_targets_are_named(tiny_dir, tmp_path):
