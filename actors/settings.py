@@ -24,6 +24,15 @@ class RolloutSettings(BaseModel):
     """Key-value cache on a CPU."""
     gpu_memory_utilization: float = Field(0.3, gt=0, le=1)
     enforce_eager: bool = True
+    gpus: float = Field(0, ge=0)
+    """GPUs of one engine; 0 runs it on a CPU."""
+    threads: int = Field(1, ge=1)
+    """OpenMP threads of one engine on a CPU."""
+    max_probe_difference: float = Field(0.15, gt=0)
+    """Mean |delta logprob| between engine and learner after a sync above which the run stops. A bfloat16 engine and a
+    float32 learner that hold the same weights differ by about 0.04."""
+    max_retries: int = Field(2, ge=0)
+    """How often prompts are sent again after their engine was lost."""
 
 
 class EvaluatorSettings(BaseModel):

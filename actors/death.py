@@ -1,0 +1,50 @@
+"""Ends actors for good, and waits until they are gone."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from actors.member import Birth
+
+
+def kill(handle: Any, birth: Birth | None) -> None:
+    """Kills an actor without a restart. Its process on this machine is sent SIGKILL too: a process that is stopped or
+    stuck in the kernel does not read Ray's message."""
+    import ray
+
+    with suppress(ValueError, ray.exceptions.RayError):  # an actor that has died already
+        ray.kill(handle, no_restart=True)
+    if birth is not None and _is_here(birth) and _alive(birth.pid):
+        with suppress(ProcessLookupError):
+            os.kill(birth.pid, signal.SIGKILL)
+
+
+def wait_gone(births: Sequence[Birth], end: float) -> bool:
+    """Waits until ``end`` (time.monotonic()) for these processes, where they are on this machine."""
+    pids = [birth.pid for birth in births if _is_here(birth)]
+    while any(_alive(pid) for pid in pids):
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def _is_here(birth: Birth) -> bool:
+    import ray
+
+    return ray.is_initialized() and birth.node_id == ray.get_runtime_context().get_node_id()
+
+
+def _alive(pid: int) -> bool:
+    """Whether it is still a Ray worker: a number may be given to another process, and a zombie is dead."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+        return state != "Z" and Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"ray::")
+    except (OSError, IndexError):
+        return False

@@ -1,0 +1,463 @@
+"""A pool of equal actors that survives the death of any of them.
+
+    pool = Pool(Role(name="evaluator", actor_class=EvaluatorActor, start={"settings": s}), 2, timeouts)
+    for outcome in pool.run(works):     # as they complete; each work exactly once
+        ...
+    pool.close()
+
+It stands on RLlib's FaultTolerantActorManager, which makes the calls, fetches what is ready and turns the death of an
+actor into a value, and adds what that lacks:
+
+- a deadline for each call. A wedged actor may still answer its ping: past the deadline it is killed and replaced;
+- requeue of the work that was with a lost actor, at most ``max_retries`` times, then a Failure as the result;
+- nothing dropped silently: a call that the manager did not accept goes back into the queue;
+- nothing taken twice: results are matched to calls by an id, and calls to works;
+- a state (the current weights) that each member must confirm before it is given work, again after a replacement.
+
+One thread uses a pool at a time.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from actors.death import kill, wait_gone
+from actors.errors import ActorError
+from actors.ledger import Call, Ledger, Outcome, Task, Work
+from actors.member import Birth, Member
+from actors.settings import Timeouts
+from actors.types import Failure
+from warpsmith import WarpsmithError
+
+POLL_SECONDS = 0.02
+"""The manager's fetch waits for all calls or for its timeout; this is how late a single result is noticed."""
+FAILED_STARTS = 3
+"""So many in a row and a seat stays empty."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Role:
+    """What the members of a pool are."""
+
+    name: str
+    """For messages: "evaluator"."""
+    actor_class: type[Member]
+    start: dict[str, Any] = field(default_factory=dict)
+    """Keyword arguments of the member's ``start``."""
+    num_cpus: float = 1
+    num_gpus: float = 0
+    env: dict[str, str] = field(default_factory=dict)
+    """Environment variables of the actor's process."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class State:
+    """What every member must be told before it works, such as the current weights."""
+
+    key: Hashable
+    method: str
+    kwargs: dict[str, Any]
+    timeout: float
+
+
+@dataclass(kw_only=True)
+class _Seat:
+    """A place in the pool; its occupant changes, its index does not."""
+
+    index: int
+    incarnation: int = -1
+    actor_id: int = -1
+    handle: Any = None
+    phase: Literal["starting", "ready", "empty"] = "empty"
+    state_key: Hashable = None
+    birth: Birth | None = None
+    fillings: int = 0
+    failed_starts: int = 0
+    """In a row; members that started but could not take the state count too."""
+    retry_at: float = 0.0
+    last_failure: str = ""
+
+
+class Pool:
+    """See the module's docstring. Actors start at once; the first use waits for them."""
+
+    def __init__(
+        self,
+        role: Role,
+        size: int,
+        timeouts: Timeouts,
+        *,
+        in_flight: int = 1,
+        max_retries: int = 2,
+        on_event: Callable[[str], None] | None = None,
+    ) -> None:
+        """Begins to start ``size`` actors.
+
+        Args:
+            in_flight: calls that one member may hold; more than one hides the trip, and a loss then takes them all.
+            max_retries: how often a work is handed out again after its actor was lost.
+            on_event: is given one line for each lost, replaced or given-up member.
+        """
+        from ray.rllib.utils.actor_manager import FaultTolerantActorManager
+
+        # It prints a stack of lines for each death, which on_event says in one.
+        logging.getLogger("ray.rllib.utils.actor_manager").setLevel(logging.CRITICAL)
+        self.role = role
+        self._timeouts = timeouts
+        self._in_flight = in_flight
+        self._max_retries = max_retries
+        self._say = on_event or (lambda line: None)
+        self._manager = FaultTolerantActorManager(max_remote_requests_in_flight_per_actor=1)  # of one tag: see _call
+        self._ledger = Ledger()
+        self._state: State | None = None
+        self._outcomes: list[Outcome] = []
+        self._incarnations = 0
+        self._broadcasts = 0
+        self._last_turn, self._grace = time.monotonic(), 0.0
+        self._was_ready = False
+        self._closed = False
+        self._seats = [_Seat(index=index) for index in range(size)]
+        for seat in self._seats:
+            self._fill(seat)
+
+    # -- what callers use ---------------------------------------------------------------------------------------
+
+    def submit(self, work: Work) -> None:
+        """Queues a work; ``collect`` gives its outcome. Raises ValueError for an id that is in use."""
+        self._ledger.add(work)
+
+    def collect(self, seconds: float) -> list[Outcome]:
+        """Outcomes that are there, waiting at most so long for the first.
+
+        Raises:
+            ActorError: no member is left and none could be got.
+            WarpsmithError: the members cannot start, for a reason that is the user's to mend.
+        """
+        end = time.monotonic() + seconds
+        while not self._outcomes and self._ledger.unfinished:
+            self._turn()
+            if time.monotonic() >= end:
+                break
+        taken, self._outcomes = self._outcomes, []
+        return taken
+
+    def run(self, works: Iterable[Work]) -> Iterator[Outcome]:
+        """Outcomes of the works as they complete, each exactly once. Works are drawn as members become free.
+
+        Leaving the iteration early gives up what is unfinished. Raises as ``collect``.
+        """
+        source = iter(works)
+        mine: set[Hashable] = set()
+        drawn_all = False
+        try:
+            while True:
+                while not drawn_all and len(mine) < self._in_flight * len(self._seats) + 1:
+                    work = next(source, None)
+                    if work is None:
+                        drawn_all = True
+                    else:
+                        self.submit(work)
+                        mine.add(work.work_id)
+                if not mine:
+                    return
+                for outcome in self.collect(seconds=1.0):
+                    if outcome.work.work_id in mine:
+                        mine.discard(outcome.work.work_id)
+                        yield outcome
+        finally:
+            self._ledger.forget(mine)
+
+    def wait_ready(self) -> None:
+        """Until every seat is taken by a member that has the current state, or is given up. Raises as ``collect``."""
+        while any(s.phase == "starting" or (s.phase == "ready" and not self._is_current(s)) for s in self._seats):
+            self._turn()
+
+    def set_state(self, state: State) -> None:
+        """Tells every member, now and after each replacement, before it is given more work. Raises as ``collect``."""
+        before, self._state = self._state, state
+        try:
+            self.wait_ready()
+        except WarpsmithError:
+            self._state = before  # members that took the new one are brought back before they work
+            raise
+
+    def broadcast(self, method: str, kwargs: dict[str, Any], timeout: float) -> list[Any]:
+        """The method's value from every member, in the order of their seats; a lost one is asked again.
+
+        Raises as ``collect``.
+        """
+        self.wait_ready()
+        self._broadcasts += 1
+        works = [
+            Work(
+                work_id=("broadcast", self._broadcasts, s.index),
+                method=method,
+                kwargs=kwargs,
+                timeout=timeout,
+                seat=s.index,
+            )
+            for s in self._seats
+            if s.phase != "empty"
+        ]
+        outcomes = sorted(self.run(works), key=lambda outcome: outcome.work.seat or 0)
+        return [outcome.value for outcome in outcomes]
+
+    @property
+    def live(self) -> int:
+        """Members that are ready for work."""
+        return sum(seat.phase == "ready" for seat in self._seats)
+
+    def births(self) -> list[Birth]:
+        """Who sits where, of the members that are ready."""
+        return [seat.birth for seat in self._seats if seat.phase == "ready" and seat.birth]
+
+    def close(self) -> None:
+        """Ends all members within ``timeouts.shutdown``; safe to call twice and after Ray itself has gone."""
+        import ray
+
+        if self._closed:
+            return
+        self._closed = True
+        seats = [seat for seat in self._seats if seat.handle is not None]
+        if not ray.is_initialized():
+            return
+        end = time.monotonic() + self._timeouts.shutdown
+        idle = [s for s in seats if s.phase == "ready" and not self._ledger.calls_of(s.incarnation)]
+        goodbyes = [seat.handle.close.remote() for seat in idle]
+        if goodbyes:
+            ray.wait(goodbyes, num_returns=len(goodbyes), timeout=self._timeouts.shutdown / 2)
+        for seat in seats:
+            kill(seat.handle, seat.birth)
+            seat.phase, seat.handle = "empty", None
+        wait_gone([seat.birth for seat in seats if seat.birth], end)
+
+    # -- one turn of the wheel ----------------------------------------------------------------------------------
+
+    def _turn(self) -> None:
+        """Fetch, watch, replace, re-sync, hand out."""
+        if self._closed:
+            raise ActorError(f"the {self.role.name} pool is closed")
+        if all(seat.phase == "empty" for seat in self._seats):
+            raise ActorError(self._nobody())
+        lost: dict[int, str] = {}
+        if self._ledger.in_flight:
+            for result in self._manager.fetch_ready_async_reqs(timeout_seconds=POLL_SECONDS):
+                call = self._ledger.get(result.tag)
+                if call is None:
+                    continue
+                # The calls of a lost member stay in the ledger until _replace has requeued their work.
+                reason = self._take(call, result.get()) if result.ok else _death(result.get())
+                if reason:
+                    lost.setdefault(call.incarnation, reason)
+        else:
+            time.sleep(POLL_SECONDS)
+        for call in self._ledger.overdue(self._clock()):
+            lost.setdefault(call.incarnation, self._overdue(call))
+        for seat in self._seats:
+            if seat.incarnation in lost:
+                self._replace(seat, lost[seat.incarnation])
+        for seat in self._seats:
+            if seat.phase == "empty" and time.monotonic() >= seat.retry_at and self.live:
+                seat.failed_starts = 0
+                self._fill(seat)
+            elif seat.phase == "ready" and not self._is_current(seat) and not self._ledger.calls_of(seat.incarnation):
+                self._bring_state(seat)
+        self._hand_out()
+        self._drop_hopeless()
+
+    def _clock(self) -> float:
+        """time.monotonic() for deadlines: results that came while nobody used the pool get time to be fetched."""
+        now = time.monotonic()
+        if now - self._last_turn > 1.0:
+            self._grace = now + 2.0
+        self._last_turn = now
+        return now if now > self._grace else 0.0
+
+    def _take(self, call: Call, value: Any) -> str:
+        """Puts a returned value where it belongs; says why the member is lost, if it is."""
+        seat, failure = self._seats[call.seat], value if isinstance(value, Failure) else None
+        if failure is not None and failure.fatal:
+            return failure.message
+        if call.kind == "work":
+            self._ledger.close(call.call_id)
+            if call.task is not None:
+                self._finish(call.task, value, seat.index)
+            seat.failed_starts = 0
+        elif failure is not None:
+            if failure.error is not None and (call.kind == "state" or not self._was_ready):
+                # The same would happen in every member: what the configuration, or the caller, asks is impossible.
+                self._ledger.close(call.call_id)
+                raise failure.error
+            return f"{call.method} failed: {failure.kind}: {failure.message}"
+        else:
+            self._ledger.close(call.call_id)
+            if call.kind == "start":
+                seat.phase, seat.birth, self._was_ready = "ready", value, True
+                if seat.fillings > 1:
+                    self._say(f"{self.role.name} {seat.index} is back (process {value.pid})")
+            else:
+                seat.state_key, seat.failed_starts = call.key, 0
+        return ""
+
+    def _overdue(self, call: Call) -> str:
+        reason = f"no answer to {call.method} within {call.timeout:g} s"
+        return f"{reason}; {self._resources()}" if call.kind == "start" else reason
+
+    def _replace(self, seat: _Seat, reason: str) -> None:
+        calls = self._ledger.calls_of(seat.incarnation)
+        for call in calls:
+            self._ledger.close(call.call_id)
+        kinds = {call.kind for call in calls}
+        tasks = [call.task for call in calls if call.task is not None and self._ledger.is_open(call.task)]
+        self._manager.remove_actor(seat.actor_id)
+        kill(seat.handle, seat.birth)
+        seat.last_failure = reason
+        # Calls are served in order: the oldest was with the actor, those behind it had not begun.
+        requeued = sum(self._lose(task, reason, charged=number == 0) for number, task in reversed([*enumerate(tasks)]))
+        seat.failed_starts = seat.failed_starts + 1 if kinds & {"start", "state"} else 0
+        pending = "start" in kinds and reason.startswith("no answer")
+        if seat.failed_starts >= FAILED_STARTS or pending:
+            seat.phase, seat.handle, seat.retry_at = "empty", None, time.monotonic() + self._timeouts.actor_start
+            self._say(f"{self.role.name} {seat.index} given up: {reason}")
+            if all(other.phase == "empty" for other in self._seats):
+                raise ActorError(self._nobody())
+            return
+        self._say(f"{self.role.name} {seat.index} lost ({reason}): replaced, {requeued} work(s) requeued")
+        self._fill(seat)
+
+    def _lose(self, task: Task, reason: str, *, charged: bool) -> bool:
+        """Requeues a work, or ends it when it was lost too often; says whether it was requeued."""
+        if charged:
+            task.attempts += 1
+            task.losses.append(reason)
+            if task.attempts > self._max_retries:
+                message = f"{task.work.method} lost {task.attempts} {self.role.name}s, the last time: {reason}"
+                self._finish(task, Failure(kind="Lost", message=message), None)
+                return False
+        self._ledger.requeue(task)
+        return True
+
+    def _finish(self, task: Task, value: Any, seat: int | None) -> None:
+        if self._ledger.is_open(task) and self._ledger.finish(task):
+            attempts = task.attempts + (seat is not None)
+            self._outcomes.append(Outcome(work=task.work, value=value, seat=seat, attempts=attempts))
+
+    def _fill(self, seat: _Seat) -> None:
+        import ray
+
+        role = self.role
+        seat.incarnation, self._incarnations = self._incarnations, self._incarnations + 1
+        seat.fillings += 1
+        options: dict[str, Any] = {"num_cpus": role.num_cpus, "num_gpus": role.num_gpus, "max_restarts": 0}
+        if role.env:
+            options["runtime_env"] = {"env_vars": role.env}
+        seat.handle = ray.remote(role.actor_class).options(**options).remote(seat.incarnation)
+        self._manager.add_actors([seat.handle])
+        seat.actor_id = self._manager.actor_ids()[-1]
+        seat.phase, seat.birth, seat.state_key = "starting", None, None
+        self._call(seat, "start", "start", role.start, self._timeouts.actor_start)
+
+    def _bring_state(self, seat: _Seat) -> None:
+        state = self._state
+        assert state is not None
+        self._call(seat, "state", state.method, state.kwargs, state.timeout, key=state.key)
+
+    def _is_current(self, seat: _Seat) -> bool:
+        return self._state is None or seat.state_key == self._state.key
+
+    def _hand_out(self) -> None:
+        waiting, self._ledger.queue = list(self._ledger.queue), type(self._ledger.queue)()
+        for task in waiting:
+            if not self._ledger.is_open(task):
+                continue
+            seat = self._seat_for(task.work)
+            work = task.work
+            if seat is None or not self._call(seat, "work", work.method, work.kwargs, work.timeout, task=task):
+                self._ledger.queue.append(task)
+
+    def _seat_for(self, work: Work) -> _Seat | None:
+        """The least busy member that may do it now."""
+        filled = [seat for seat in self._seats if seat.phase != "empty"]
+        allowed = [s for s in filled if s.index == work.seat or work.seat is None]
+        allowed = [s for s in allowed if s.index not in work.avoid] or allowed
+        free = [
+            (load, s.index, s)
+            for s in allowed
+            if s.phase == "ready"
+            and self._is_current(s)
+            and (load := len(self._ledger.calls_of(s.incarnation))) < self._in_flight
+        ]
+        return min(free)[2] if free else None
+
+    def _drop_hopeless(self) -> None:
+        """Ends works that only an empty seat may do."""
+        for task in list(self._ledger.queue):
+            pinned = task.work.seat
+            if pinned is not None and self._seats[pinned].phase == "empty":
+                self._ledger.queue.remove(task)
+                message = f"{self.role.name} {pinned} is gone: {self._seats[pinned].last_failure}"
+                self._finish(task, Failure(kind="Lost", message=message), None)
+
+    def _call(
+        self,
+        seat: _Seat,
+        kind: Literal["start", "state", "work"],
+        method: str,
+        kwargs: dict[str, Any],
+        timeout: float,
+        *,
+        task: Task | None = None,
+        key: Hashable = None,
+    ) -> bool:
+        """Sends a call; False when the manager did not take it (it drops calls to unhealthy or busy actors)."""
+        call_id = self._ledger.next_call_id()
+        accepted = self._manager.foreach_actor_async(
+            method, tag=call_id, kwargs=kwargs, remote_actor_ids=[seat.actor_id]
+        )
+        if accepted != 1:
+            return False
+        self._ledger.open(
+            Call(
+                call_id=call_id,
+                kind=kind,
+                seat=seat.index,
+                incarnation=seat.incarnation,
+                deadline=time.monotonic() + timeout,
+                timeout=timeout,
+                method=method,
+                task=task,
+                key=key,
+            )
+        )
+        return True
+
+    # -- words --------------------------------------------------------------------------------------------------
+
+    def _resources(self) -> str:
+        import ray
+
+        asked = {"CPU": self.role.num_cpus} | ({"GPU": self.role.num_gpus} if self.role.num_gpus else {})
+        free = ray.available_resources()
+        total = ray.cluster_resources()
+        told = [
+            f"asked for {amount:g} {name}, {free.get(name, 0):g} of {total.get(name, 0):g} free"
+            for name, amount in asked.items()
+        ]
+        return "; ".join(told)
+
+    def _nobody(self) -> str:
+        reason = next((seat.last_failure for seat in self._seats if seat.last_failure), "none was started")
+        where = f"all {len(self._seats)} {self.role.name} actors are gone and none could be started"
+        hint = "" if "asked for" in reason else f"; {self._resources()}"
+        return f"{where}; the last: {reason}{hint}"
+
+
+def _death(error: Exception) -> str:
+    """Why Ray could not bring a result, in a few words."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    cause = next((line for line in lines if "reason" in line.lower() or "killed" in line.lower()), "")
+    return f"{type(error).__name__}{': ' + cause[:160] if cause else ''}"
