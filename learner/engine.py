@@ -91,7 +91,7 @@ class Engine:
         old: list[torch.Tensor | None] = [None] * len(batches)
         with _timed(seconds, "reference"):
             if settings.kl_coefficient > 0:
-                reference = [self._policy.reference_logprobs(batch, temperature) for batch in batches]
+                reference = [self._evaluate(batch, temperature, reference=True) for batch in batches]
         with _timed(seconds, "old"):
             # In a single pass the policy before the step is the one that is differentiated: no pass of its own.
             if settings.epochs > 1:
@@ -157,14 +157,20 @@ class Engine:
     def publish(self, folder: Path) -> WeightsVersion:
         """Writes the whole policy, adapters merged, as ``folder/v000007`` (complete when it exists) in bfloat16.
 
-        Only ``settings.keep_versions`` published versions stay.
+        Only ``settings.keep_versions`` published versions stay. All ranks call it; rank 0 writes.
 
         Raises:
             LearnerError: the disk is full or the folder cannot be written.
         """
-        return publishing.publish(
-            self._policy, self._model_dir, Path(folder), self.policy_version, self._settings.keep_versions
+        state = self._policy.merged_state()
+        if self._rank > 0:
+            for _ in state:  # takes part in the gathering, writes nothing
+                pass
+            return runtime.from_rank_zero(None)
+        version = publishing.publish(
+            state, self._model_dir, Path(folder), self.policy_version, self._settings.keep_versions
         )
+        return runtime.from_rank_zero(version)
 
     def save(self, folder: Path) -> None:
         """Writes trained weights, optimizer, random state and version as one folder that appears by rename.
@@ -213,8 +219,9 @@ class Engine:
         return [self._to_device(batch) for batch in batches[self._rank :: self._world_size]]
 
     @torch.no_grad()
-    def _evaluate(self, batch: MicroBatch, temperature: float) -> torch.Tensor:
-        return self._policy(batch, temperature)
+    def _evaluate(self, batch: MicroBatch, temperature: float, *, reference: bool = False) -> torch.Tensor:
+        # Through the engine, since ZeRO-3 gathers weights in the hooks of its forward.
+        return self._engine(batch, temperature, reference=reference)
 
     def _update(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -41,17 +41,18 @@ class Policy(torch.nn.Module):
         # Checkpointing is active only in training mode; the models have no dropout that this would turn on.
         self.train()
 
-    def forward(self, batch: MicroBatch, temperature: float) -> torch.Tensor:
-        """[N] float32: log p of ``batch.targets`` at ``temperature``."""
-        return self._logprobs(self._causal_lm, batch, temperature)
+    def forward(self, batch: MicroBatch, temperature: float, *, reference: bool = False) -> torch.Tensor:
+        """[N] float32: log p of ``batch.targets`` at ``temperature``.
 
-    @torch.no_grad()
-    def reference_logprobs(self, batch: MicroBatch, temperature: float) -> torch.Tensor:
-        """``forward`` under the reference policy: the weights that training started from."""
-        if self.uses_lora:
+        With ``reference``, under the reference policy (the weights that training started from), without gradient.
+        """
+        if not reference:
+            return self._logprobs(self._causal_lm, batch, temperature)
+        with torch.no_grad():
+            if not self.uses_lora:
+                return self._logprobs(self._reference[0], batch, temperature)
             with self._adapters_off():
                 return self._logprobs(self._causal_lm, batch, temperature)
-        return self._logprobs(self._reference[0], batch, temperature)
 
     def trainable(self) -> dict[str, torch.nn.Parameter]:
         return {name: parameter for name, parameter in self.named_parameters() if parameter.requires_grad}
@@ -59,19 +60,26 @@ class Policy(torch.nn.Module):
     def merged_state(self) -> Iterator[tuple[str, torch.Tensor]]:
         """(Hugging Face name, bfloat16 tensor) of every weight, adapters added in; the policy itself is not touched.
 
-        With adapters the sum W + (alpha / rank) B A is made in float32 and rounded once.
+        With adapters the sum W + (alpha / rank) B A is made in float32 and rounded once. Where ZeRO-3 has partitioned
+        the weights, all ranks iterate together: each module's are gathered in turn.
         """
-        deltas: dict[str, torch.nn.Module] = {}
-        if self.uses_lora:
-            deltas = {name: module for name, module in self._causal_lm.named_modules() if hasattr(module, "lora_A")}
-        for name, tensor in self._causal_lm.state_dict().items():
-            if ".lora_A." in name or ".lora_B." in name:
-                continue
-            owner = name.removesuffix(".base_layer.weight")
-            if owner != name and owner in deltas:
-                layer: Any = deltas[owner]
-                tensor = tensor.float() + layer.get_delta_weight(_ADAPTER).float()
-            yield name.replace(".base_layer.", "."), tensor.detach().to(torch.bfloat16).contiguous().cpu()
+        for name, module in self._causal_lm.named_modules():
+            if ".lora_" in name or name.endswith(".base_layer"):
+                continue  # parts of a layer with an adapter, which is dealt with as a whole
+            layer: Any = module
+            has_adapter = hasattr(layer, "lora_A")
+            with _gathered(list(layer.parameters(recurse=has_adapter))):
+                weights = layer.base_layer.named_parameters() if has_adapter else layer.named_parameters(recurse=False)
+                for own, parameter in weights:
+                    tensor = parameter.detach()
+                    if has_adapter and own == "weight":
+                        tensor = tensor.float() + layer.get_delta_weight(_ADAPTER).detach().float()
+                    # A copy: gathered memory goes back when the context ends.
+                    yield f"{name}.{own}", tensor.to("cpu", torch.bfloat16, copy=True).contiguous()
+
+    @property
+    def lm_head_weight(self) -> torch.nn.Parameter:
+        return self._causal_lm.lm_head.weight
 
     @property
     def _causal_lm(self) -> Any:
@@ -99,6 +107,14 @@ class Policy(torch.nn.Module):
         finally:
             for layer in layers:
                 layer._disable_adapters = False
+
+
+def _gathered(parameters: list[torch.nn.Parameter]) -> AbstractContextManager[Any]:
+    if not any(hasattr(parameter, "ds_id") for parameter in parameters):
+        return nullcontext()
+    import deepspeed
+
+    return deepspeed.zero.GatheredParameters(parameters)
 
 
 def _load(model_dir: Path, settings: LearnerSettings) -> Any:

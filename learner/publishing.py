@@ -5,18 +5,23 @@ from __future__ import annotations
 import hashlib
 import re
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
+import torch
+
 from learner.errors import LearnerError
-from learner.policy import Policy
 from learner.pretrained import copy_side_files, write_untied_config
 from learner.types import WeightsVersion
 
 _VERSION = re.compile(r"v(\d{6,})")
 
 
-def publish(policy: Policy, model_dir: Path, folder: Path, policy_version: int, keep: int) -> WeightsVersion:
-    """Writes ``folder/v000007`` through a temporary folder and a rename, then removes all but ``keep`` versions.
+def publish(
+    state: Iterable[tuple[str, torch.Tensor]], model_dir: Path, folder: Path, policy_version: int, keep: int
+) -> WeightsVersion:
+    """Writes ``state`` (names and weights, see ``Policy.merged_state``) and the side files of ``model_dir`` as
+    ``folder/v000007``, through a temporary folder and a rename, then removes all but ``keep`` versions.
 
     Each version has a folder of its own, since an engine that reads a path again may be given stale weights.
 
@@ -35,7 +40,7 @@ def publish(policy: Policy, model_dir: Path, folder: Path, policy_version: int, 
         copy_side_files(model_dir, temporary)
         write_untied_config(model_dir, temporary, dtype="bfloat16")
         weights = temporary / "model.safetensors"
-        save_file(dict(policy.merged_state()), weights, metadata={"format": "pt"})
+        save_file(dict(state), weights, metadata={"format": "pt"})
         with weights.open("rb") as stream:
             digest = hashlib.file_digest(stream, "sha256").hexdigest()
         # A version that exists was published by a run that was killed and is now resumed before it.

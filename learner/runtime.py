@@ -109,6 +109,9 @@ def start_deepspeed(policy: Policy, settings: LearnerSettings) -> Any:
         "steps_per_print": None,
     }
     parameters = list(policy.trainable().values())
+    if settings.zero_stage == 3:
+        # Used outside its own module's forward, where ZeRO-3 would not gather it.
+        deepspeed.zero.register_external_parameter(policy, policy.lm_head_weight)
     engine, _, _, _ = deepspeed.initialize(model=policy, model_parameters=parameters, config=config)
     return engine
 
@@ -122,6 +125,14 @@ def reduce_sums(sums: LossSums) -> None:
         total.add(LossSums(**values))
     for name, value in dataclasses.asdict(total).items():
         setattr(sums, name, value)
+
+
+def from_rank_zero(value: Any) -> Any:
+    """Rank 0's ``value``, on every rank."""
+    box = [value]
+    if torch.distributed.get_world_size() > 1:
+        torch.distributed.broadcast_object_list(box, src=0)
+    return box[0]
 
 
 def _free_port() -> int:

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from safetensors.torch import load_file
 
 from learner.engine import Engine
 from learner.errors import LearnerError
@@ -264,12 +265,12 @@ def test_a_resumed_process_continues_bit_for_bit(tiny_dir, tmp_path, make_sample
     assert resumed["sha256"] == whole["sha256"]
 
 
-@pytest.mark.parametrize("stage", [1, 2])
+@pytest.mark.parametrize("stage", [1, 3])
 def test_two_ranks_learn_what_one_learns(tiny_dir, tmp_path, make_samples, stage):
     # lots of three micro batches: one rank runs out before the other
     batches = [[dataclasses.asdict(s) for s in make_samples(groups=7, size=3, seed=seed)] for seed in range(2)]
     settings = BASE.model_copy(update={"zero_stage": stage}).model_dump(mode="json")
-    job = {"model": str(tiny_dir), "settings": settings, "batches": batches}
+    job = {"model": str(tiny_dir), "settings": settings, "batches": batches, "weights": str(tmp_path / "weights")}
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -280,7 +281,13 @@ def test_two_ranks_learn_what_one_learns(tiny_dir, tmp_path, make_samples, stage
         for rank in range(2)
     ]
     first, second = [_result(process) for process in ranks]
-    alone = _result(_spawn(job | {"work": str(tmp_path / "alone")}))
+    alone = _result(_spawn(job | {"work": str(tmp_path / "alone"), "weights": str(tmp_path / "alone-weights")}))
+    assert first["sha256"] == second["sha256"]
+    weights = [
+        load_file(tmp_path / folder / "v000002" / "model.safetensors") for folder in ("weights", "alone-weights")
+    ]
+    assert {n: t.shape for n, t in weights[0].items()} == {n: t.shape for n, t in weights[1].items()}
+    assert all((weights[0][n].float() - weights[1][n].float()).abs().max() < 1e-2 for n in weights[0])
     assert first["probe"] == second["probe"]
     assert first["probe"] == pytest.approx(alone["probe"], abs=1e-4)
     assert first["metrics"][1]["grad_norm"] == pytest.approx(alone["metrics"][1]["grad_norm"], rel=1e-3)

@@ -33,7 +33,7 @@ def test_lora_starts_as_its_reference_and_trains_adapters_only(tiny_dir, make_sa
     policy = Policy(tiny_dir, LORA, seed=0)
     (batch,) = pack(make_samples(), 1000)
     with torch.no_grad():
-        assert torch.equal(policy(batch, 0.9), policy.reference_logprobs(batch, 0.9))
+        assert torch.equal(policy(batch, 0.9), policy(batch, 0.9, reference=True))
     assert all("lora_" in name for name in policy.trainable())
     assert len(policy.trainable()) == 2 * 7 * 2  # A and B of seven projections in two layers
 
@@ -47,7 +47,7 @@ def test_the_reference_stays_when_the_policy_moves(tiny_dir, make_samples, setti
         for parameter in policy.trainable().values():
             parameter.add_(0.05)
         assert not torch.allclose(policy(batch, 0.9), start)
-        torch.testing.assert_close(policy.reference_logprobs(batch, 0.9), start, atol=1e-6, rtol=0)
+        torch.testing.assert_close(policy(batch, 0.9, reference=True), start, atol=1e-6, rtol=0)
     assert all(parameter.requires_grad for parameter in policy.trainable().values())
 
 
@@ -75,7 +75,7 @@ def test_published_weights_are_pefts_own_merge(trained, tiny_dir, tmp_path):
     from transformers import AutoModelForCausalLM
 
     before = {name: parameter.clone() for name, parameter in trained.named_parameters()}
-    version = publish(trained, tiny_dir, tmp_path, 7, keep=2)
+    version = publish(trained.merged_state(), tiny_dir, tmp_path, 7, keep=2)
     assert version.path == str(tmp_path / "v000007") and version.policy_version == 7
     assert all(torch.equal(parameter, before[name]) for name, parameter in trained.named_parameters())
 
@@ -100,25 +100,25 @@ def test_published_weights_are_pefts_own_merge(trained, tiny_dir, tmp_path):
 
 def test_published_folder_is_complete_and_old_versions_go(trained, tiny_dir, tmp_path):
     for version in (1, 2, 3):
-        publish(trained, tiny_dir, tmp_path, version, keep=2)
+        publish(trained.merged_state(), tiny_dir, tmp_path, version, keep=2)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["v000002", "v000003"]
     assert (tmp_path / "v000003" / "tokenizer.json").is_file()
     config = json.loads((tmp_path / "v000003" / "config.json").read_text())
     assert config["tie_word_embeddings"] is False and config["dtype"] == "bfloat16"
     # a resume before version 2 publishes 2 again: the undone 3 goes
-    publish(trained, tiny_dir, tmp_path, 2, keep=2)
+    publish(trained.merged_state(), tiny_dir, tmp_path, 2, keep=2)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["v000002"]
 
 
 def test_equal_weights_have_equal_hashes(trained, tiny_dir, tmp_path):
-    one = publish(trained, tiny_dir, tmp_path / "a", 1, keep=1)
-    assert publish(trained, tiny_dir, tmp_path / "b", 1, keep=1).sha256 == one.sha256
+    one = publish(trained.merged_state(), tiny_dir, tmp_path / "a", 1, keep=1)
+    assert publish(trained.merged_state(), tiny_dir, tmp_path / "b", 1, keep=1).sha256 == one.sha256
 
 
 def test_a_folder_that_cannot_be_written_is_one_line(trained, tiny_dir, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(LearnerError, match=r"cannot publish weights into .*file") as error:
-        publish(trained, tiny_dir, tmp_path / "file", 1, keep=1)
+        publish(trained.merged_state(), tiny_dir, tmp_path / "file", 1, keep=1)
     assert "\n" not in str(error.value)
 
 
@@ -128,7 +128,7 @@ def test_a_full_disk_is_one_line_and_leaves_no_half_version(trained, tiny_dir, t
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
     try:
         with pytest.raises(LearnerError, match="cannot publish weights") as error:
-            publish(trained, tiny_dir, tmp_path, 1, keep=1)
+            publish(trained.merged_state(), tiny_dir, tmp_path, 1, keep=1)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert "\n" not in str(error.value)
