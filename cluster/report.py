@@ -106,7 +106,7 @@ def policy_sentence(records: Sequence[Record], bests: Sequence[TaskBest]) -> str
     copies = f", {share.copies} of them a copy of an earlier kernel" if share.copies else ""
     return (
         f"The policy wrote {by_policy} of the {len(won)} best kernels. Of its {share.completions} completions "
-        f"{share.parsed} held a candidate, {share.compiled} compiled, {share.correct} were correct{copies}, "
+        f"{share.parsed} held a candidate, {share.compiled} compiled and loaded, {share.correct} were correct{copies}, "
         f"and {share.wins} won."
     )
 

@@ -11,10 +11,11 @@ from typing import Any
 
 from archive.types import Record
 from cluster.errors import ConfigError
+from cluster.tracking import METRICS, read_metrics
 from judge.types import Status
 
-COMPILED_STATUSES = frozenset({Status.WIN, Status.CORRECT, Status.INCORRECT, Status.RUNTIME_ERROR})
-"""Statuses that a candidate can only have when it went through the compiler."""
+VERIFIED = frozenset({Status.WIN, Status.CORRECT, Status.INCORRECT})
+"""Statuses of candidates that compiled, loaded and ran."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +67,7 @@ class PolicyShare:
     completions: int
     parsed: int
     compiled: int
+    """... and loaded."""
     correct: int
     copies: int
     """Of the correct ones: code that an earlier record of the task has already."""
@@ -80,7 +82,7 @@ def load_run(run_dir: Path) -> RunData:
     path = Path(run_dir)
     if not path.is_dir():
         raise ConfigError(f"{path}: no such run folder; `warpsmith train` makes one under runs/")
-    lines, unreadable = _read_metrics(path / "metrics.jsonl")
+    lines, unreadable = _read_metrics(path / METRICS)
     records: tuple[Record, ...] = ()
     if (path / "archive.db").is_file():  # opening a missing one would create it
         archive = Archive(str(path / "archive.db"))
@@ -168,32 +170,29 @@ def _share(step: int | None, records: Sequence[Record]) -> PolicyShare:
         step=step,
         completions=len(records),
         parsed=len(parsed),
-        compiled=sum(_has_compiled(record) for record in parsed),
+        compiled=sum(_has_loaded(record) for record in parsed),
         correct=len(correct),
         copies=sum(is_copy(record) for record in correct),
         wins=sum(record.verdict.status is Status.WIN and not is_copy(record) for record in correct),
     )
 
 
-def _has_compiled(record: Record) -> bool:
-    return record.verdict.status in COMPILED_STATUSES or "load" in record.verdict.phase_seconds
+def _has_loaded(record: Record) -> bool:
+    """It compiled and loaded: the judge came to verify it. A kernel built in __init__ may fail to compile there."""
+    verdict = record.verdict
+    return verdict.status in VERIFIED or (
+        "verify" in verdict.phase_seconds and verdict.status is not Status.COMPILE_ERROR
+    )
 
 
 def _read_metrics(path: Path) -> tuple[tuple[dict[str, Any], ...], int]:
     """Lines and how many could not be read: a run killed while writing leaves half a line."""
     try:
-        texts = path.read_text(errors="replace").split("\n")
-    except FileNotFoundError:
-        return (), 0
+        found, unreadable = read_metrics(path)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
     lines: dict[tuple[str, str], dict[str, Any]] = {}
-    unreadable = 0
-    for text in filter(str.strip, texts):
-        line = _parse_object(text)
-        if line is None:
-            unreadable += 1
-            continue
+    for line in found:
         key = (str(line.get("stage")), str(line.get("step")))
         lines.pop(key, None)  # a step done again after a kill takes its place at the end
         lines[key] = line
@@ -202,14 +201,7 @@ def _read_metrics(path: Path) -> tuple[tuple[dict[str, Any], ...], int]:
 
 def _read_object(path: Path) -> dict[str, Any]:
     try:
-        return _parse_object(path.read_text(errors="replace")) or {}
-    except OSError:
+        value = json.loads(path.read_text(encoding="utf-8", errors="replace"))
+    except (OSError, ValueError):
         return {}
-
-
-def _parse_object(text: str) -> dict[str, Any] | None:
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
+    return value if isinstance(value, dict) else {}

@@ -76,7 +76,9 @@ def an_expert(task: str, quality: str, status: Status, speedup: float | None = N
 
 
 def by_policy(task: str, step: int, index: int, status: Status, speedup: float | None = None, **changes: Any) -> Record:
-    verdict = changes.pop("verdict", None) or a_verdict(status, speedup)
+    # As the judge has it: a kernel that does not compile fails while it is loaded.
+    phases = {"compile": 0.4, "load": 0.1} | ({} if status is Status.COMPILE_ERROR else {"verify": 0.5})
+    verdict = changes.pop("verdict", None) or a_verdict(status, speedup, phase_seconds=phases)
     fields: dict[str, Any] = {
         "record_id": f"policy-{task}-{step}-{index}",
         "run_id": "run",
@@ -232,7 +234,7 @@ def test_report_is_one_page_that_fetches_and_runs_nothing(run_folder: Path) -> N
 def test_report_tells_the_policys_own_share_as_counted_by_hand(run_folder: Path) -> None:
     # 3 steps of 16 completions, of which 12 hold a candidate and 4 run or are incorrect; one win and one copy more.
     sentence = (
-        "The policy wrote 1 of the 4 best kernels. Of its 50 completions 38 held a candidate, 14 compiled, "
+        "The policy wrote 1 of the 4 best kernels. Of its 50 completions 38 held a candidate, 14 compiled and loaded, "
         "2 were correct, 1 of them a copy of an earlier kernel, and 1 won."
     )
     assert sentence in page_of(run_folder).text
@@ -281,6 +283,25 @@ def test_copies_earn_no_credit() -> None:
     assert bests["row_softmax"].best is not None
     assert bests["row_softmax"].best.source == "expert"
     assert bests["row_softmax"].policy_best is None
+
+
+@pytest.mark.parametrize(
+    ("status", "phases", "compiled"),
+    [
+        (Status.COMPILE_ERROR, {"compile": 0.1, "load": 0.1}, 0),
+        (Status.COMPILE_ERROR, {"compile": 0.1, "load": 0.1, "verify": 0.1}, 0),
+        (Status.RUNTIME_ERROR, {"load": 0.1}, 0),
+        (Status.RUNTIME_ERROR, {"load": 0.1, "verify": 0.1}, 1),
+        (Status.TIMEOUT, {"compile": 30.0}, 0),
+        (Status.REJECTED, {"load": 0.1, "verify": 0.1, "time": 1.0}, 1),
+        (Status.INCORRECT, {}, 1),
+    ],
+)
+def test_compiled_means_that_the_judge_came_to_verify_it(
+    status: Status, phases: dict[str, float], compiled: int
+) -> None:
+    record = by_policy("t", 1, 0, status, verdict=a_verdict(status, phase_seconds=phases))
+    assert total_share([record]).compiled == compiled
 
 
 def test_best_prefers_a_win_to_a_faster_kernel_that_is_only_correct() -> None:
