@@ -189,6 +189,7 @@ def _wandb_monitor(config: Config, folder: Path, wandb_id: str, run_id: str, war
 def _start_wandb(config: Config, folder: Path, wandb_id: str, run_id: str, mode: str) -> Any:
     import wandb
 
+    wandb.setup(wandb.Settings(silent=True))  # the login speaks before the run's own settings are heard
     return wandb.init(
         project=config.tracking.project,
         entity=config.tracking.entity,

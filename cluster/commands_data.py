@@ -1,0 +1,209 @@
+"""Commands about what was measured and how it was asked for: archive, export, report, rollout, config."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cluster.arguments import config_of, find_record, open_archive, run_folder
+from cluster.errors import ConfigError
+
+if TYPE_CHECKING:
+    from archive.types import Record
+
+WhereOption = Annotated[
+    str | None,
+    typer.Option("--archive", "-a", help="A run (folder or name), a database file or URL; the newest run if left out."),
+]
+ConfigArguments = Annotated[
+    list[str] | None, typer.Argument(metavar="[FILE] [section.key=value]...", help="The embedded one if left out.")
+]
+
+archive_app = typer.Typer(help="The archive of judged candidates: stats, query.")
+rollout_app = typer.Typer(help="What the policy was asked and what it answered: show.")
+config_app = typer.Typer(help="The configuration: check, show.")
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands to the command line."""
+    app.add_typer(archive_app, name="archive")
+    app.command()(export)
+    app.command()(report)
+    app.add_typer(rollout_app, name="rollout")
+    app.add_typer(config_app, name="config")
+
+
+@archive_app.command("stats")
+def archive_stats(where: WhereOption = None) -> None:
+    """How many records there are, by task and status, and the best of each task."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    with open_archive(where) as archive:
+        records = archive.records()
+        best = {task_id: archive.best(task_id) for task_id in dict.fromkeys(record.task_id for record in records)}
+    table = Table(box=box.SIMPLE_HEAD)
+    for column in ("task", "records", "statuses", "best", "by"):
+        table.add_column(column)
+    for task_id, top in best.items():
+        members = [record for record in records if record.task_id == task_id]
+        statuses = Counter(str(record.verdict.status) for record in members)
+        table.add_row(
+            members[0].task_name,
+            str(len(members)),
+            ", ".join(f"{count} {status}" for status, count in statuses.most_common()),
+            _speedup(top) if top else "none correct",
+            top.source if top else "",
+        )
+    console = Console(highlight=False)
+    console.print(table)
+    sources = Counter(record.source for record in records)
+    console.print(
+        f"{len(records)} records: " + ", ".join(f"{count} by {name}" for name, count in sources.most_common())
+    )
+
+
+@archive_app.command("query")
+def archive_query(
+    where: WhereOption = None,
+    task: Annotated[str | None, typer.Option(help="Only of this task.")] = None,
+    status: Annotated[str | None, typer.Option(help="Only with this verdict, such as win.")] = None,
+    source: Annotated[str | None, typer.Option(help="Only written by: expert, policy, ...")] = None,
+    step: Annotated[int | None, typer.Option(help="Only of this training step.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="At most so many, the oldest first.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Whole records, one JSON object a line.")] = False,
+) -> None:
+    """List records, the oldest first."""
+    from judge.types import Status
+
+    if status is not None and status not in list(Status):
+        raise ConfigError(f"--status {status}: there are {', '.join(Status)}")
+    with open_archive(where) as archive:
+        records = archive.records(task_name=task, status=status, source=source, step=step, limit=limit)
+    for record in records:
+        typer.echo(record.model_dump_json() if as_json else _line(record))
+
+
+def export(
+    record: Annotated[str, typer.Argument(metavar="RECORD", help="A record's id, or the beginning of it.")],
+    where: WhereOption = None,
+    out: Annotated[Path | None, typer.Option(help="File to write; stdout if left out.")] = None,
+) -> None:
+    """Write a record's kernel as a stand-alone file that needs torch and a compiler only."""
+    from archive.standalone import export_candidate
+
+    with open_archive(where) as archive:
+        text = export_candidate(find_record(archive, record))
+    if out is None:
+        typer.echo(text, nl=False)
+        return
+    write_text(out, text)
+    typer.echo(f"written to {out}", err=True)
+
+
+def report(
+    run: Annotated[str | None, typer.Argument(help="A run's folder or name; the newest if left out.")] = None,
+) -> None:
+    """Write a run's report.html anew from what is on disk, and print its table."""
+    from cluster.report import summary_table, write_report
+
+    folder = run_folder(run)
+    if not any((folder / name).exists() for name in ("config.json", "archive.db", "metrics.jsonl")):
+        raise ConfigError(f"{folder}: not the folder of a run: it has no config.json, archive.db or metrics.jsonl")
+    path = write_report(folder)
+    typer.echo(summary_table(folder))
+    typer.echo(f"report: {path}")
+
+
+@rollout_app.command("show")
+def rollout_show(
+    run: Annotated[str, typer.Argument(help="A run's folder or name.")],
+    step: Annotated[int, typer.Argument(help="The training step, from 1.")],
+    full: Annotated[bool, typer.Option("--full", help="Whole answers, not their beginnings.")] = False,
+) -> None:
+    """The groups of a step: each prompt's id and exemplars, each answer and its verdict."""
+    with open_archive(run) as archive:
+        records = archive.records(step=step)
+    if not records:
+        raise ConfigError(f"{run}: nothing recorded for step {step}")
+    groups: dict[str, list[Record]] = {}
+    for record in records:
+        groups.setdefault(record.group_id or "", []).append(record)
+    for group_id, members in groups.items():
+        first = members[0]
+        typer.echo(f"{group_id or 'no group'}  {first.task_name}  {first.operator}  weights {first.policy_version}")
+        for parent in first.parents:
+            typer.echo(f"  exemplar {parent}")
+        for record in members:
+            typer.echo(f"  {_line(record)}")
+            answer = record.completion if full else _beginning(record.completion)
+            typer.echo("\n".join(f"    | {line}" for line in answer.splitlines()))
+
+
+@config_app.command("check")
+def config_check(arguments: ConfigArguments = None) -> None:
+    """Say whether a configuration can be used; its first mistake is one line, exit code 2."""
+    given = arguments or []
+    config_of(given)
+    typer.echo(f"{given[0] if given else 'the embedded configuration'}: good")
+
+
+@config_app.command("show")
+def config_show(
+    arguments: ConfigArguments = None,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON, the form that lies beside each run.")] = False,
+) -> None:
+    """Every key with its value, as TOML that can be edited and used."""
+    config = config_of(arguments or [])
+    if as_json:
+        typer.echo(config.model_dump_json(indent=2))
+        return
+    for line in toml_lines(config.model_dump(mode="json")):
+        typer.echo(line)
+
+
+def toml_lines(values: dict[str, Any], prefix: str = "") -> Iterator[str]:
+    """Dotted `key = value` lines; TOML has no null, so an unset key is a comment."""
+    for key, value in values.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, dict):
+            yield from toml_lines(value, f"{name}.") if value else [f"{name} = {{}}"]
+        elif value is None:
+            yield f"# {name} is not set"
+        else:
+            yield f"{name} = {json.dumps(value)}"
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a result file; its folder is made. Raises ConfigError when it cannot be written."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be written: {error.strerror}") from None
+
+
+def _line(record: Record) -> str:
+    """A record in one line: id, task, who, when in the run, verdict."""
+    step = "" if record.step is None else f" step {record.step}"
+    note = _speedup(record) if record.verdict.is_correct else record.verdict.message[:80]
+    return f"{record.record_id}  {record.task_name}  {record.source}{step}  {record.verdict.status}  {note}".rstrip()
+
+
+def _speedup(record: Record) -> str:
+    verdict = record.verdict
+    if verdict.speedup is None:
+        return str(verdict.status)
+    return f"{verdict.speedup:.2f}x [{verdict.speedup_low or 0:.2f}, {verdict.speedup_high or 0:.2f}]"
+
+
+def _beginning(text: str, lines: int = 6) -> str:
+    kept = text.strip().splitlines()
+    more = len(kept) - lines
+    return "\n".join([*kept[:lines], *([f"... {more} more lines (--full)"] if more > 0 else [])])

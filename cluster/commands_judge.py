@@ -1,0 +1,216 @@
+"""Commands about kernels: judge, optimize, tasks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cluster.arguments import read_source, stdout_for_result
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from judge.settings import JudgeSettings
+    from judge.types import Verdict
+
+ConfigOption = Annotated[str | None, typer.Option("--config", help="Configuration file; the embedded one if left out.")]
+SetOption = Annotated[list[str] | None, typer.Option("--set", help="Override a key: --set judge.pairs=5. Repeatable.")]
+TaskArgument = Annotated[
+    str, typer.Argument(metavar="TASK", help="A suite name, a task file, or a folder with task.py.")
+]
+
+tasks_app = typer.Typer(help="The tasks: list, show, check.")
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands to the command line."""
+    app.command()(judge)
+    app.command()(optimize)
+    app.add_typer(tasks_app, name="tasks")
+
+
+def judge(
+    task: TaskArgument,
+    candidate: Annotated[Path, typer.Argument(metavar="CANDIDATE", help="A Python file that defines ModelNew.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print exactly one JSON object on stdout.")] = False,
+    config: ConfigOption = None,
+    overrides: SetOption = None,
+) -> None:
+    """Judge a candidate for a task: is it right, and how much faster is it?
+
+    Exit code 0: win or correct; 1: any other verdict; 2: an error of use, or of the judge.
+    """
+    from judge.types import Status
+
+    with stdout_for_result() as out:
+        verdict = _judge_once(task, read_source(candidate), config, overrides)
+        if as_json:
+            out.write(verdict.model_dump_json() + "\n")
+        else:
+            from rich.console import Console
+
+            _print_verdict(Console(file=out, highlight=False), verdict, str(candidate))
+    if verdict.status is Status.JUDGE_ERROR:
+        raise typer.Exit(2)
+    raise typer.Exit(0 if verdict.is_correct else 1)
+
+
+def optimize(
+    task: TaskArgument,
+    max_candidates: Annotated[int, typer.Option(min=1, help="Most candidates to ask for and judge.")] = 32,
+    budget_minutes: Annotated[float | None, typer.Option(min=0.01, help="Stop after so long.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Where to write the best kernel; <task>_fast.py if left out.")
+    ] = None,
+    model: Annotated[str, typer.Option(help='"local": the configured policy; or a Hugging Face folder.')] = "local",
+    archive: Annotated[str | None, typer.Option(help="Database file or URL; runs/optimize/archive.db.")] = None,
+    config: ConfigOption = None,
+    overrides: SetOption = None,
+) -> None:
+    """Look for a faster kernel for a task and write the best verified one as a stand-alone file.
+
+    Exit code 0: one was verified faster; 1: none was; 2: an error. Ctrl-C keeps everything that was judged.
+    """
+    from cluster.config import load_config
+    from cluster.optimize import optimize_command
+    from tasks.loader import load_task
+
+    chosen = load_config(config, overrides or [])
+    if model != "local":
+        chosen = chosen.model_copy(update={"model": chosen.model.model_copy(update={"path": model})})
+    raise typer.Exit(
+        optimize_command(
+            load_task(task),
+            chosen,
+            max_candidates=max_candidates,
+            budget_seconds=budget_minutes * 60 if budget_minutes else None,
+            out=out,
+            archive_url=archive,
+        )
+    )
+
+
+@tasks_app.command("list")
+def tasks_list() -> None:
+    """The bundled tasks."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    from tasks.experts import expert_kernels
+    from tasks.loader import suite_tasks
+
+    table = Table(box=box.SIMPLE_HEAD)
+    for column in ("task", "level", "variants", "expert kernels"):
+        table.add_column(column)
+    for task in suite_tasks():
+        variants = ", ".join(v.name + (" (held out)" if v.held_out else "") for v in task.variants)
+        experts = ", ".join(kernel.quality for kernel in expert_kernels(task.name))
+        table.add_row(task.name, str(task.level), variants, experts)
+    Console(highlight=False).print(table)
+
+
+@tasks_app.command("show")
+def tasks_show(task: TaskArgument) -> None:
+    """A task: its facts, then its file."""
+    from rich.console import Console
+    from rich.syntax import Syntax
+
+    from tasks.loader import load_task
+
+    loaded = load_task(task)
+    console = Console(highlight=False)
+    console.print(f"{loaded.name}  level {loaded.level}  id {loaded.task_id}  {loaded.where}", soft_wrap=True)
+    for variant in loaded.variants:
+        constants = ", ".join(f"{key}={value!r}" for key, value in variant.constants.items()) or "as the file stands"
+        note = "  held out: verified, never shown" if variant.held_out else ""
+        console.print(f"  {variant.name}: {constants}{note}", markup=False, soft_wrap=True)
+    if console.is_terminal:
+        console.print(Syntax(loaded.source, "python"))
+    else:
+        typer.echo(loaded.source)
+
+
+@tasks_app.command("check")
+def tasks_check(
+    tasks: Annotated[list[str] | None, typer.Argument(metavar="[TASK]...", help="The whole suite if left out.")] = None,
+    config: ConfigOption = None,
+    overrides: SetOption = None,
+) -> None:
+    """Judge each task's expert kernels, or its own reference as a candidate where there are none.
+
+    Exit code 1 when one of them is not correct: the task, its tolerance or the kernel is wrong.
+    """
+    from cluster.config import load_config
+    from cluster.judging import describe
+    from judge.api import Judge
+    from judge.types import Candidate
+    from tasks.loader import load_task, suite_tasks
+
+    settings = load_config(config, overrides or []).judge
+    wrong = 0
+    with Judge(settings) as judge_:
+        for task in [load_task(name) for name in tasks] if tasks else suite_tasks():
+            for name, code in _known_right(task):
+                verdict = judge_.judge(task, Candidate(code=code))
+                wrong += not verdict.is_correct
+                typer.echo(f"{task.name} {name}: {describe(verdict)}")
+    raise typer.Exit(1 if wrong else 0)
+
+
+def _known_right(task: Any) -> list[tuple[str, str]]:
+    """(name, code) of candidates that must be judged correct."""
+    from tasks.experts import expert_kernels
+    from tasks.loader import suite_tasks
+
+    if task.task_id in {known.task_id for known in suite_tasks()}:
+        return [(kernel.quality, kernel.code) for kernel in expert_kernels(task.name)]
+    return [("reference", f"{task.source}\n\nModelNew = Model\n")]
+
+
+def _judge_once(task: str, code: str, config: str | None, overrides: list[str] | None) -> Verdict:
+    from cluster.config import load_config
+    from tasks.loader import load_task
+
+    settings: JudgeSettings = load_config(config, overrides or []).judge
+    loaded = load_task(task)
+
+    from judge.api import judge as judge_candidate
+    from judge.types import Candidate
+
+    return judge_candidate(loaded, Candidate(code=code), settings)
+
+
+def _print_verdict(console: Console, verdict: Verdict, name: str) -> None:
+    """The verdict for a reader: the answer first, then what it rests on."""
+    colour = {"win": "bold green", "correct": "yellow"}.get(verdict.status, "bold red")
+    console.print(f"[{colour}]{verdict.status}[/]  {_plain(name)}", soft_wrap=True)
+    if verdict.message:
+        console.print(f"  {verdict.message}", markup=False, soft_wrap=True)
+    if verdict.speedup is not None:
+        console.print(
+            f"  speedup {verdict.speedup:.2f}x, 99% interval {verdict.speedup_low or 0:.2f} to "
+            f"{verdict.speedup_high or 0:.2f}, against {verdict.best_baseline}"
+        )
+    times = {"candidate": verdict.candidate_ms, **verdict.baselines.model_dump()}
+    measured = ", ".join(f"{kind} {value:.4g} ms" for kind, value in times.items() if value is not None)
+    seconds = ", ".join(f"{phase} {value:.2f}" for phase, value in verdict.phase_seconds.items())
+    error = "" if verdict.max_error is None else f"{verdict.max_error:.3g}, {verdict.tolerance or 0:.3g} allowed"
+    facts = {
+        "median call": measured,
+        "largest error": error,
+        "flags": ", ".join(verdict.flags),
+        "isolation": ", ".join(verdict.sandbox),
+        "seconds": seconds,
+    }
+    for label, text in facts.items():
+        if text:
+            console.print(f"  {label}: {text}", markup=False, soft_wrap=True)
+
+
+def _plain(text: str) -> str:
+    from rich.markup import escape
+
+    return escape(text)
