@@ -1,1 +1,250 @@
-"""The judge as a function."""
+"""The judge: a candidate that is wrong, or not faster, is never called a win, whatever its code does.
+
+    with Judge(JudgeSettings()) as judge:
+        verdict = judge.judge(load_task("row_softmax"), Candidate(code=...))
+
+This process makes the decisions and runs neither task nor candidate code. Its helpers: a zygote (judge/zygote.py) that
+jailed processes are forked from, one reference process per variant (judge/reference.py), fresh processes for each
+verification and each timed pair (judge/player.py, judge/timing.py), g++ in a jail (judge/compiler.py).
+"""
+
+from __future__ import annotations
+
+import math
+import platform
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib import metadata
+from pathlib import Path
+
+from judge.compiler import Compiler
+from judge.errors import JudgeError, SandboxError
+from judge.jail import LAYERS
+from judge.lease import Lease
+from judge.player import ErrorTally, Player, candidate_blamed
+from judge.process import ForeignFailure, Zygote
+from judge.reference import Reference
+from judge.settings import JudgeSettings
+from judge.static_rules import NO_CUSTOM_KERNEL, static_flags
+from judge.statistics import Interval, agree
+from judge.timing import Bank, Timing, is_faster_than_light, make_bank, time_candidate
+from judge.types import Baselines, Candidate, Status, Verdict
+from tasks.types import Task
+
+
+@dataclass(kw_only=True)
+class _Findings:
+    """What is known of a candidate so far; becomes its verdict."""
+
+    flags: tuple[str, ...]
+    seconds: dict[str, float] = field(default_factory=dict)
+    tally: ErrorTally = field(default_factory=ErrorTally)
+    sandbox: tuple[str, ...] = ()
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.monotonic() - began
+
+
+class Judge:
+    """Judges one candidate at a time; not thread-safe. Holds a zygote until closed.
+
+    Raises:
+        SandboxError: settings.require_sandbox and this machine lacks a layer.
+        JudgeError: the zygote does not start.
+    """
+
+    def __init__(self, settings: JudgeSettings | None = None) -> None:
+        self.settings = settings or JudgeSettings()
+        self._lease = Lease(self.settings.exclusive_timing)
+        self._hardware = _hardware(self.settings)
+        self._start()
+
+    def _start(self) -> None:
+        self._zygote = Zygote(self.settings)
+        self._compiler = Compiler(self._zygote)
+
+    def judge(self, task: Task, candidate: Candidate) -> Verdict:
+        """The verdict. Whatever the candidate does is a Verdict.
+
+        Raises:
+            TaskError: the task's own code fails.
+            SandboxError: see the class.
+        """
+        last = ""
+        for _ in range(2):
+            findings = _Findings(flags=static_flags(candidate.code))
+            try:
+                return self._judge(task, candidate, findings)
+            except ForeignFailure as failure:
+                return self._failed(findings, failure)
+            except SandboxError:
+                raise
+            except (JudgeError, OSError) as error:
+                last = f"{type(error).__name__}: {error}"
+                self._zygote.close()
+                self._start()
+        return self._verdict(findings, Status.JUDGE_ERROR, message=f"the judge failed twice: {last}")
+
+    def _judge(self, task: Task, candidate: Candidate, findings: _Findings) -> Verdict:
+        deadline = time.monotonic() + self.settings.total_seconds
+        with self._lease.shared():
+            self._compiler.seconds = 0.0
+            with findings.phase("load"):
+                player = Player.of_candidate(self._zygote, self._compiler, candidate, deadline)
+            findings.seconds["compile"] = self._compiler.seconds
+            findings.seconds["load"] -= self._compiler.seconds
+            with player, findings.phase("verify"):
+                bank = self._verify(task, player, findings, deadline)
+        with self._lease.exclusive(), findings.phase("time"):
+            timing = self._time(task, candidate, bank, deadline, findings)
+        if is_faster_than_light(timing, bank.cases, self.settings):
+            raise ForeignFailure(
+                Status.REJECTED,
+                f"{timing.candidate_ms * 1e3:.1f} us a call is faster than its bytes can move "
+                f"({bank.cases[-1].moved_bytes} bytes at {self.settings.peak_memory_gbps:g} GB/s)",
+            )
+        if timing.interval.speedup > self.settings.recheck_above:
+            with self._lease.exclusive(), findings.phase("recheck"):
+                timing = self._recheck(task, candidate, bank, deadline, findings, timing)
+        return self._decide(findings, timing)
+
+    def _verify(self, task: Task, player: Player, findings: _Findings, deadline: float) -> Bank:
+        """Every variant on every distribution; returns the cases for timing (variant "default")."""
+        bank: Bank | None = None
+        for variant in task.variants:
+            with Reference(self._zygote, task, variant, deadline) as reference:
+                findings.sandbox = reference.layers
+                self._check_sandbox(reference)
+                cases = [reference.case(distribution) for distribution in task.distributions]
+                cases.append(reference.case(task.distributions[0]))
+                with candidate_blamed(self._compiler):
+                    player.prepare(reference.setup, cases[0])
+                for case in cases:
+                    with candidate_blamed(self._compiler):
+                        played = player.play(case)
+                    findings.tally.check(played, case, self.settings, task)
+                if bank is None:
+                    bank = make_bank(reference, self.settings)
+        assert bank is not None, "a task has a default variant"
+        return bank
+
+    def _check_sandbox(self, reference: Reference) -> None:
+        absent = [layer for layer in LAYERS if layer not in reference.layers]
+        if self.settings.require_sandbox and absent:
+            reasons = "; ".join(f"{layer}: {reference.missing.get(layer, 'not raised')}" for layer in absent)
+            raise SandboxError(f"judge.require_sandbox is set and this machine lacks {reasons}")
+
+    def _time(self, task: Task, candidate: Candidate, bank: Bank, deadline: float, findings: _Findings) -> Timing:
+        return time_candidate(self._zygote, self._compiler, task, candidate, bank, deadline, findings.tally)
+
+    def _recheck(
+        self, task: Task, candidate: Candidate, bank: Bank, deadline: float, findings: _Findings, first: Timing
+    ) -> Timing:
+        """Time again on new pairs; returns the slower of the two. Raises ForeignFailure (rejected) when they differ."""
+        second = self._time(task, candidate, bank, deadline, findings)
+        if not agree(first.interval, second.interval, self.settings.recheck_disagreement):
+            raise ForeignFailure(
+                Status.REJECTED,
+                f"two measurements disagree: {first.interval.speedup:.2f}x, then {second.interval.speedup:.2f}x",
+            )
+        return min(first, second, key=lambda timing: timing.interval.low)
+
+    def _decide(self, findings: _Findings, timing: Timing) -> Verdict:
+        interval = timing.interval
+        faster = interval.low > self.settings.win_threshold
+        status = Status.WIN if faster and NO_CUSTOM_KERNEL not in findings.flags else Status.CORRECT
+        shown = _towards_one(interval)
+        text = f"{shown.speedup:.2f}x [{shown.low:.2f}, {shown.high:.2f}] against eager, {timing.pairs} process pairs"
+        if faster and status is Status.CORRECT:
+            text += "; no win: it brings no kernel of its own"
+        return self._verdict(
+            findings,
+            status,
+            message=text,
+            speedup=shown.speedup,
+            speedup_low=shown.low,
+            speedup_high=shown.high,
+            candidate_ms=timing.candidate_ms,
+            baselines=Baselines(eager=timing.baseline_ms),
+            best_baseline="eager",
+        )
+
+    def _failed(self, findings: _Findings, failure: ForeignFailure) -> Verdict:
+        return self._verdict(findings, failure.status, message=failure.message)
+
+    def _verdict(self, findings: _Findings, status: Status, **values: object) -> Verdict:
+        return Verdict.model_validate(
+            {
+                "status": status,
+                "max_error": findings.tally.max_error if findings.tally.tolerance is not None else None,
+                "tolerance": findings.tally.tolerance,
+                "phase_seconds": {name: round(value, 4) for name, value in findings.seconds.items()},
+                "flags": findings.flags,
+                "sandbox": findings.sandbox or self.layers(),
+                "hardware": self._hardware,
+                **values,
+            }
+        )
+
+    def layers(self) -> tuple[str, ...]:
+        """Isolation layers that jailed processes of this judge have."""
+        return self._probe()[0]
+
+    def _probe(self) -> tuple[tuple[str, ...], dict[str, str]]:
+        from judge.process import Jailed
+
+        if not hasattr(self, "_layers"):
+            with Jailed(self._zygote, "probe", time.monotonic() + self.settings.load_seconds) as process:
+                self._layers = (process.layers, process.missing)
+        return self._layers
+
+    def missing_layers(self) -> dict[str, str]:
+        """The others, with the reason."""
+        layers, missing = self._probe()
+        return {layer: missing.get(layer, "not raised") for layer in LAYERS if layer not in layers}
+
+    def __enter__(self) -> Judge:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._zygote.close()
+        self._lease.close()
+
+
+def judge(task: Task, candidate: Candidate, settings: JudgeSettings | None = None) -> Verdict:
+    """Judge one candidate with a judge of its own (a start costs about two seconds). Raises as Judge does."""
+    with Judge(settings) as one:
+        return one.judge(task, candidate)
+
+
+def _towards_one(interval: Interval) -> Interval:
+    """Rounded to thousandths toward 1: a report never shows more than was measured."""
+    return Interval(
+        speedup=_round_towards_one(interval.speedup),
+        low=math.floor(interval.low * 1000) / 1000,
+        high=math.ceil(min(interval.high, 1e9) * 1000) / 1000,
+    )
+
+
+def _round_towards_one(value: float) -> float:
+    return math.floor(value * 1000) / 1000 if value > 1 else math.ceil(value * 1000) / 1000
+
+
+def _hardware(settings: JudgeSettings) -> dict[str, str]:
+    model = platform.processor() or platform.machine()
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        model = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), model)
+    except OSError:
+        pass
+    return {"cpu": model, "threads": str(settings.threads), "torch": metadata.version("torch")}

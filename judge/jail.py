@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import platform
 import resource
 import struct
 from collections.abc import Callable, Sequence
@@ -93,6 +92,9 @@ def pivot_into(root: Path, readable: Sequence[Path], writable: Sequence[Path]) -
     """
     _mount(None, "/", None, _MS_REC | _MS_PRIVATE)
     _mount("tmpfs", str(root), "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=755,size=16m")
+    # Before the binds, which may lie beneath it.
+    (root / "tmp").mkdir()
+    _mount("tmpfs", str(root / "tmp"), "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=1777,size=16m")
     for top in ("bin", "lib", "lib64", "sbin"):
         source = Path("/", top)
         if source.is_symlink():
@@ -116,8 +118,6 @@ def pivot_into(root: Path, readable: Sequence[Path], writable: Sequence[Path]) -
             # In a user namespace the flags of the original mount are locked: a bind of it keeps them.
             if path not in writable and os.access(target, os.W_OK):
                 raise
-    (root / "tmp").mkdir(exist_ok=True)
-    _mount("tmpfs", str(root / "tmp"), "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=1777,size=16m")
     old = root / ".old"
     old.mkdir()
     _check(libc.syscall(155, str(root).encode(), str(old).encode()), "pivot_root")
@@ -234,7 +234,3 @@ def attempt(name: str, raise_wall: Callable[[], None], raised: list[str], missin
         raised.append(name)
     except OSError as error:
         missing[name] = error.strerror or str(error)
-
-
-def seccomp_available() -> bool:
-    return platform.machine() == "x86_64"

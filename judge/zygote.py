@@ -18,10 +18,11 @@ import resource
 import signal
 import socket
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
-from judge import jail
+from judge import jail, runner, seccomp
 
 _CLONE_PARENT = 0x8000
 _MEGABYTE = 1 << 20
@@ -35,6 +36,7 @@ def main() -> None:
     jail.die_with_parent(judge_pid)
     os.sched_setaffinity(0, order["cores"])
     _import_everything(order["threads"])
+    address_space = _address_space()
     layers, missing = [], {}
     root = Path(order["root"])
     try:
@@ -48,7 +50,6 @@ def main() -> None:
         layers = [layer for layer in layers if layer != "mountns"]
     gc.collect()
     gc.freeze()
-    address_space = _address_space()
     control.sendall(b"r")
     while True:
         request, fds = _receive(control)
@@ -59,8 +60,9 @@ def main() -> None:
             control.close()
             try:
                 _become(request, fds, order, (list(layers), dict(missing)), address_space)
-            finally:
-                os._exit(0)
+            except BaseException:
+                traceback.print_exc()
+            os._exit(1)
         for fd in fds:
             os.close(fd)
         control.sendall(pid.to_bytes(4, "big"))
@@ -73,19 +75,15 @@ def _import_everything(threads: int) -> None:
     import torch
     import torch.nn.functional
 
-    import judge.load_cpp
-    import judge.runner
-    import tasks.loader
     import warpsmith  # noqa: F401
 
     torch.set_num_threads(threads)
-    assert judge.load_cpp and judge.runner and tasks.loader and torch.nn.functional
+    assert runner and torch.nn.functional
 
 
 def _address_space() -> int:
-    return (
-        int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize() if Path("/proc").exists() else 0
-    )
+    """Bytes that this process maps already (torch alone maps gigabytes)."""
+    return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 
 
 def _receive(control: socket.socket) -> tuple[dict[str, Any] | None, list[int]]:
@@ -159,23 +157,11 @@ def _become(
     )
     os.chdir(scratch)
 
-    def filter_calls() -> None:
-        if not jail.seccomp_available():
-            raise OSError(38, "the filter is written for x86-64 only")
-        from judge import seccomp
-
-        seccomp.install(strict=not compiling)
-
+    jail.attempt("seccomp", lambda: seccomp.install(strict=not compiling), raised, missing)
     if compiling:
-        from judge.compiler import exec_compiler
-
-        jail.attempt("seccomp", filter_calls, raised, missing)
-        exec_compiler(request)
-        return
-    jail.attempt("seccomp", filter_calls, raised, missing)
-    from judge.runner import serve
-
-    serve(socket.socket(fileno=wire), tuple(raised), missing)
+        command = request["command"]
+        os.execve(command[0], command, {"PATH": "/usr/bin:/bin", "LANG": "C", "TMPDIR": scratch})
+    runner.serve(socket.socket(fileno=wire), tuple(raised), missing)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,113 @@
+"""g++ in a jail of its own, on the judge's order: no candidate code ever has the right to start a program.
+
+The shared objects lie in a folder of the judge's that jailed processes may open files in but not list; the names are
+keyed with a secret of this judge, so that nobody finds another candidate's kernel. The same source is compiled once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import os
+import secrets
+import select
+import shutil
+import signal
+import stat
+import time
+from pathlib import Path
+
+from judge.load_cpp import compile_command, summarise_errors
+from judge.process import Zygote
+from judge.wire import Compiled
+
+MAX_SOURCE = 1 << 20
+
+
+class Compiler:
+    """Compiles for one judge; what it made goes with the zygote's folder."""
+
+    def __init__(self, zygote: Zygote) -> None:
+        self._zygote = zygote
+        self._secret = secrets.token_bytes(32)
+        self._cxx = shutil.which(zygote.settings.cxx) or ""
+        self._done: dict[str, Compiled] = {}
+        self.seconds = 0.0
+        """Spent compiling since this was last set to 0."""
+        self.last_error = ""
+        """Of the latest failed compilation since this was last emptied."""
+
+    def compile(self, source: str) -> Compiled:
+        """Path of the shared object, or the compiler's first errors. Never raises for what the source does."""
+        began = time.monotonic()
+        name = hmac.new(self._secret, source.encode(errors="surrogatepass"), hashlib.sha256).hexdigest()
+        if name not in self._done:
+            self._done[name] = self._compile(source, name)
+        result = self._done[name]
+        self.seconds += time.monotonic() - began
+        if result.error:
+            self.last_error = result.error
+        return result
+
+    def _compile(self, source: str, name: str) -> Compiled:
+        settings = self._zygote.settings
+        if not self._cxx:
+            return Compiled(path="", error=f"this machine has no {settings.cxx}: install a C++ compiler")
+        if len(source) > MAX_SOURCE:
+            return Compiled(path="", error=f"the source has {len(source)} characters, at most {MAX_SOURCE} are allowed")
+        scratch = self._zygote.folder / "build" / secrets.token_hex(16)
+        scratch.mkdir(mode=0o700)
+        try:
+            (scratch / "kernel.cpp").write_text(source, errors="replace")
+            (scratch / "kernel.cpp").chmod(0o444)
+            code, output = self._run(scratch)
+            if code is None:
+                return Compiled(path="", error=f"the compiler did not finish in {settings.compile_seconds:g} s")
+            built = scratch / "kernel.so"
+            if code != 0 or not _is_plain_file(built):
+                return Compiled(path="", error=summarise_errors(output, "kernel.cpp"))
+            target = self._zygote.folder / "artifacts" / f"{name}.so"
+            shutil.copyfile(built, target)
+            target.chmod(0o555)
+            return Compiled(path=str(target), error="")
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+
+    def _run(self, scratch: Path) -> tuple[int | None, str]:
+        """Exit status (None: too late) and output of the jailed compiler."""
+        settings = self._zygote.settings
+        command = compile_command("kernel.cpp", "kernel.so", self._cxx, settings.cxx_flags)
+        pid, sock, log = self._zygote.fork(
+            {
+                "role": "compiler",
+                "memory_mb": settings.memory_mb,
+                "cpu_seconds": int(settings.compile_seconds) + 1,
+                "scratch": str(scratch),
+                "command": command,
+            }
+        )
+        sock.close()
+        pidfd = os.pidfd_open(pid)
+        try:
+            poller = select.poll()
+            poller.register(pidfd, select.POLLIN)
+            finished = bool(poller.poll(settings.compile_seconds * 1000))
+            # The compiler leads a group of its own: its helpers go with it.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(pid, signal.SIGKILL)
+            state = os.waitid(os.P_PID, pid, os.WEXITED)
+            output = os.pread(log, 1 << 16, 0).decode(errors="replace")
+            if not finished or state is None:
+                return None, output
+            return (state.si_status if state.si_code == os.CLD_EXITED else 128 + state.si_status), output
+        finally:
+            os.close(pidfd)
+            os.close(log)
+
+
+def _is_plain_file(path: Path) -> bool:
+    try:
+        return stat.S_ISREG(path.lstat().st_mode)
+    except OSError:
+        return False

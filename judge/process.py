@@ -1,0 +1,324 @@
+"""The judge's side of its processes: the zygote that is forked from, and one jailed process."""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import json
+import os
+import secrets
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from judge import wire
+from judge.errors import JudgeError
+from judge.memory import Array, read_tensor
+from judge.settings import JudgeSettings
+from judge.types import Status
+
+_DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom")
+_SYSTEM = ("/usr", "/etc/ld.so.cache", "/etc/alternatives", "/proc/cpuinfo", "/sys/devices/system/cpu", *_DEVICES)
+_START_SECONDS = 60.0
+
+
+class ForeignFailure(Exception):  # noqa: N818 - a value on its way to a Verdict, not an error of ours
+    """Foreign code failed: what the verdict will say."""
+
+    def __init__(self, status: Status, message: str, *, line: int = 0) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.line = line
+
+
+class Zygote:
+    """A process that has imported torch and forks jailed ones on request.
+
+    Everything dies with the thread that starts the zygote (PR_SET_PDEATHSIG is bound to the thread), so a thread is
+    kept for just that: the zygote lives until close() or until this process ends, however it ends.
+    """
+
+    def __init__(self, settings: JudgeSettings) -> None:
+        self.settings = settings
+        self.folder = Path(tempfile.mkdtemp(prefix="warpsmith-judge-"))
+        self.folder.chmod(0o711)
+        for name, mode in (("root", 0o755), ("build", 0o711), ("artifacts", 0o711)):
+            (self.folder / name).mkdir()
+            (self.folder / name).chmod(mode)
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._release = threading.Event()
+        started = threading.Event()
+        self._process: subprocess.Popen[bytes] | None = None
+
+        def keep() -> None:
+            try:
+                self._process = self._start(theirs)
+            finally:
+                started.set()
+            self._release.wait()
+
+        threading.Thread(target=keep, name="warpsmith-zygote", daemon=True).start()
+        started.wait()
+        theirs.close()
+        try:
+            self._await_readiness()
+        except BaseException:
+            self.close()
+            raise
+
+    def _start(self, theirs: socket.socket) -> subprocess.Popen[bytes]:
+        threads = str(self.settings.threads)
+        kept = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")
+        environment = {
+            "PATH": "/usr/bin:/bin",
+            "LANG": "C.UTF-8",
+            "HOME": "/tmp",
+            "TMPDIR": "/tmp",
+            "OMP_NUM_THREADS": threads,
+            "MKL_NUM_THREADS": threads,
+            "OPENBLAS_NUM_THREADS": "1",
+            "PYTHONHASHSEED": "0",
+            **{name: os.environ[name] for name in kept if name in os.environ},
+        }
+        log = (self.folder / "zygote.log").open("wb")
+        with log:
+            return subprocess.Popen(
+                [sys.executable, "-I", "-c", _BOOT.format(fd=theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=[theirs.fileno()],
+                env=environment,
+            )
+
+    def _await_readiness(self) -> None:
+        order = {
+            "judge_pid": os.getpid(),
+            "cores": self.cores,
+            "threads": self.settings.threads,
+            "root": str(self.folder / "root"),
+            "readable": [str(path) for path in self._readable()],
+            "unlisted": [str(self.folder / "artifacts")],
+            "writable": [str(self.folder / "build")],
+        }
+        with contextlib.suppress(OSError):
+            self._control.sendall(json.dumps(order).encode())
+        self._control.settimeout(_START_SECONDS)
+        try:
+            answer = self._control.recv(16)
+        except (TimeoutError, OSError):
+            answer = b""
+        if answer != b"r":
+            log = (self.folder / "zygote.log").read_text(errors="replace").strip().splitlines()
+            raise JudgeError(f"the judge's zygote did not start: {log[-1] if log else 'no answer in 60 s'}")
+        self._control.settimeout(_START_SECONDS)
+
+    @property
+    def cores(self) -> list[int]:
+        """The highest-numbered cores that this process may use: the lowest ones serve interrupts and everybody else."""
+        return sorted(os.sched_getaffinity(0))[-self.settings.threads :]
+
+    def _readable(self) -> list[Path]:
+        packages = [Path(entry) for entry in sys.path if entry.endswith(("site-packages", "dist-packages"))]
+        places = [Path(sys.prefix), Path(sys.base_prefix), *packages, *(Path(path) for path in _SYSTEM)]
+        tops = [Path("/", top) for top in ("bin", "lib", "lib64", "sbin")]
+        places += [top for top in tops if top.is_dir() and not top.is_symlink()]
+        return list(dict.fromkeys(place.resolve() if place.is_dir() else place for place in places if place.exists()))
+
+    def fork(self, request: dict[str, object]) -> tuple[int, socket.socket, int]:
+        """A new jailed process: its pid, our end of the wire, and a file descriptor with its output.
+
+        Raises JudgeError when the zygote is gone.
+        """
+        ours, theirs = socket.socketpair()
+        log = os.memfd_create("warpsmith-log", os.MFD_CLOEXEC)
+        try:
+            fds = array.array("i", [theirs.fileno(), log])
+            message = json.dumps(request).encode()
+            self._control.sendmsg([message], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
+            answer = self._control.recv(16)
+            if len(answer) != 4:
+                raise OSError("the zygote hung up")
+        except OSError as error:
+            ours.close()
+            os.close(log)
+            raise JudgeError(f"the judge's zygote is gone: {error}") from None
+        finally:
+            theirs.close()
+        return int.from_bytes(answer, "big"), ours, log
+
+    def close(self) -> None:
+        self._control.close()
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+        self._release.set()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+_BOOT = "import os; os.dup2({fd}, 3); from judge.zygote import main; main()"
+
+
+class Jailed:
+    """One jailed process, from fork to the kill that always ends it."""
+
+    def __init__(self, zygote: Zygote, role: str, deadline: float) -> None:
+        settings = zygote.settings
+        self.deadline = deadline
+        """time.monotonic seconds when the whole verdict is due."""
+        self.pid, self._sock, self._log = zygote.fork(
+            {"role": role, "memory_mb": settings.memory_mb, "cpu_seconds": int(settings.total_seconds) + 5}
+        )
+        self._reaped = False
+        self.compile: Callable[[str], wire.Compiled] | None = None
+        try:
+            ready = self._receive(time.monotonic() + settings.load_seconds, "to start")
+        except ForeignFailure as failure:
+            said = self.log_tail()
+            self.close()
+            raise JudgeError(f"a jailed process did not start: {failure.message}: {said}") from None
+        if not isinstance(ready, wire.Ready):
+            self.close()
+            raise JudgeError(f"a jailed process did not start, it answered {ready}")
+        self.layers, self.missing = ready.layers, ready.missing
+
+    def __enter__(self) -> Jailed:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def ask(self, request: wire.Request, seconds: float, what: str, fd: int | None = None) -> wire.Reply:
+        """Send a request and wait for its reply; compile requests in between are answered.
+
+        Raises ForeignFailure: it raised, crashed, was late, or talks nonsense.
+        """
+        self._send(request, fd)
+        limit = time.monotonic() + seconds
+        while True:
+            reply = self._receive(limit, what)
+            if isinstance(reply, wire.Compile) and self.compile is not None:
+                began = time.monotonic()
+                self._send(self.compile(reply.source))
+                limit += time.monotonic() - began  # compiling has a limit of its own
+                continue
+            if isinstance(reply, wire.Failed):
+                status = Status.COMPILE_ERROR if reply.kind == "syntax" else Status.RUNTIME_ERROR
+                status = Status.INCORRECT if reply.kind == "outputs" else status
+                raise ForeignFailure(status, reply.message, line=reply.line)
+            return reply
+
+    def timed_call(self, seconds: float) -> tuple[float, wire.Called]:
+        """One call of a stopped process: (seconds by the judge's clock, reply). It is stopped again on return.
+
+        The clock starts before the process may run and stops when its answer, with this call's nonce, is here.
+        """
+        nonce = secrets.randbits(62)
+        self._send(wire.Call(nonce=nonce))
+        limit = time.monotonic() + seconds
+        began = time.perf_counter()
+        os.kill(self.pid, signal.SIGCONT)
+        reply = self._receive(limit, "for forward")
+        elapsed = time.perf_counter() - began
+        self.stop()
+        if isinstance(reply, wire.Failed):
+            status = Status.INCORRECT if reply.kind == "outputs" else Status.RUNTIME_ERROR
+            raise ForeignFailure(status, reply.message, line=reply.line)
+        if not isinstance(reply, wire.Called) or reply.nonce != nonce:
+            raise ForeignFailure(Status.REJECTED, "it answered a call with something else than that call's result")
+        return elapsed, reply
+
+    def stop(self) -> None:
+        """SIGSTOP, confirmed: from here on nothing in the process moves."""
+        os.kill(self.pid, signal.SIGSTOP)
+        state = os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED)
+        if state is not None and state.si_code != os.CLD_STOPPED:
+            self._reaped = True
+            raise ForeignFailure(Status.RUNTIME_ERROR, _ending(state.si_code, state.si_status))
+
+    def resume(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
+
+    def read(self, spec: wire.TensorSpec) -> Array:
+        """Copy a tensor out of the (stopped) process. Raises ForeignFailure when it does not exist there."""
+        try:
+            return read_tensor(self.pid, spec)
+        except OSError as error:
+            raise ForeignFailure(
+                Status.RUNTIME_ERROR, f"an output does not lie where it was said to: {error.strerror}"
+            ) from None
+
+    def log_tail(self) -> str:
+        """The last line of what the process printed."""
+        size = os.fstat(self._log).st_size
+        text = os.pread(self._log, 2000, max(size - 2000, 0)).decode(errors="replace")
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        return lines[-1][:200] if lines else ""
+
+    def _send(self, message: wire.Request, fd: int | None = None) -> None:
+        self._sock.settimeout(5)
+        try:
+            wire.send(self._sock, message, fd)
+        except wire.WireError:
+            raise self._failure("stopped listening") from None
+
+    def _receive(self, limit: float, what: str) -> wire.Reply:
+        try:
+            return wire.receive_reply(self._sock, min(limit, self.deadline))
+        except TimeoutError:
+            raise ForeignFailure(Status.TIMEOUT, f"took too long {what}") from None
+        except wire.HangupError:
+            raise self._failure("hung up") from None
+        except wire.WireError as error:
+            raise ForeignFailure(Status.REJECTED, f"it wrote to the judge's wire: {error}") from None
+
+    def _failure(self, what: str) -> ForeignFailure:
+        """Why it no longer answers: how it ended, when it has."""
+        poller = select.poll()
+        pidfd = os.pidfd_open(self.pid)
+        try:
+            poller.register(pidfd, select.POLLIN)
+            if not poller.poll(1000):
+                return ForeignFailure(Status.RUNTIME_ERROR, f"the process {what}")
+        finally:
+            os.close(pidfd)
+        state = os.waitid(os.P_PID, self.pid, os.WEXITED)
+        self._reaped = True
+        assert state is not None
+        return ForeignFailure(Status.RUNTIME_ERROR, _ending(state.si_code, state.si_status))
+
+    def close(self) -> None:
+        if self._log < 0:
+            return
+        if not self._reaped:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+            with contextlib.suppress(ChildProcessError):
+                os.waitid(os.P_PID, self.pid, os.WEXITED)
+            self._reaped = True
+        self._sock.close()
+        os.close(self._log)
+        self._log = -1
+
+
+def _ending(code: int, status: int) -> str:
+    if code == os.CLD_EXITED:
+        return f"the process exited with {status} instead of answering"
+    name = signal.Signals(status).name if status in set(signal.Signals) else f"signal {status}"
+    hint = {
+        "SIGSEGV": " (a wild pointer, or a write to an input: inputs are read-only)",
+        "SIGXCPU": " (out of CPU time)",
+        "SIGILL": " (an instruction that this CPU lacks)",
+        "SIGFPE": " (an integer division by zero)",
+        "SIGABRT": " (abort: an uncaught C++ exception or a damaged heap)",
+    }.get(name, "")
+    return f"the process was ended by {name}{hint}"

@@ -1,0 +1,122 @@
+"""The judge's side of the reference jail: what a task's own code says about inputs and right answers."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from typing import Any
+
+from judge import wire
+from judge.memory import NUMPY_TYPES, Array
+from judge.process import ForeignFailure, Jailed, Zygote
+from judge.settings import JudgeSettings
+from judge.verify import EPSILON
+from tasks.errors import TaskError
+from tasks.types import Task, Variant
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setup:
+    """How Model was built: what ModelNew is built with too."""
+
+    arguments: Any
+    """Packed init inputs (wire.pack_value)."""
+    arrays: tuple[Array, ...]
+    """Tensors of the arguments, then the state_dict's."""
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One call's inputs with the truth."""
+
+    arguments: Any
+    inputs: tuple[Array, ...]
+    truth: tuple[Array, ...]
+    """float64, or the integer dtype."""
+    honest: tuple[Array, ...]
+    """The reference in its own dtype."""
+    label: str
+    """For messages: variant and distribution."""
+
+    @property
+    def nbytes(self) -> int:
+        return sum(array.nbytes for part in (self.inputs, self.truth, self.honest) for array in part)
+
+    @property
+    def moved_bytes(self) -> int:
+        """Bytes that a call must read and write at least once."""
+        return sum(array.nbytes for part in (self.inputs, self.honest) for array in part)
+
+    def floor(self, index: int, settings: JudgeSettings, task: Task) -> float:
+        """Tolerance of output ``index`` when the honest run is (nearly) exact."""
+        epsilon = EPSILON.get(self.honest[index].dtype, 0.0)
+        return max(settings.error_floor_ulps * epsilon, task.tolerance or 0.0) if epsilon else 0.0
+
+
+class Reference:
+    """A task's Model of one variant in a jail of its own, which no candidate can reach."""
+
+    def __init__(self, zygote: Zygote, task: Task, variant: Variant, deadline: float) -> None:
+        """Loads the task and builds its Model. Raises TaskError when its code fails."""
+        self._settings, self._task, self._variant = zygote.settings, task, variant
+        self._process = Jailed(zygote, "reference", deadline)
+        try:
+            request = wire.LoadTask(source=task.source, where=task.where, constants=variant.constants)
+            self._ask(request, "importing it")
+            made = self._ask(wire.MakeInit(seed=secrets.randbits(63)), "get_init_inputs() or Model(...)")
+            assert isinstance(made, wire.Made)
+            self.setup = Setup(arguments=made.arguments, arrays=self._read(made.tensors), names=made.names)
+        except BaseException:
+            self.close()
+            raise
+
+    def case(self, distribution: str) -> Case:
+        """Fresh inputs from a secret seed, with truth and honest run. Raises TaskError."""
+        request = wire.MakeInputs(seed=secrets.randbits(63), distribution=distribution)
+        made = self._ask(request, f"get_inputs() or forward (variant {self._variant.name}, {distribution} inputs)")
+        assert isinstance(made, wire.Made)
+        case = Case(
+            arguments=made.arguments,
+            inputs=self._read(made.tensors),
+            truth=self._read(made.truth),
+            honest=self._read(made.honest),
+            label=f"variant {self._variant.name}, {distribution} inputs",
+        )
+        if [a.data.shape for a in case.truth] != [a.data.shape for a in case.honest]:
+            raise TaskError(f"{self._task.where}: Model's float64 run returns other shapes than its own dtype's")
+        return case
+
+    def _ask(self, request: wire.Request, what: str) -> wire.Reply:
+        try:
+            seconds = self._settings.load_seconds + self._settings.call_seconds
+            return self._process.ask(request, seconds, what)
+        except ForeignFailure as failure:
+            line = f":{failure.line}" if failure.line else ""
+            raise TaskError(f"{self._task.where}{line}: the reference fails in {what}: {failure.message}") from None
+
+    def _read(self, specs: tuple[wire.TensorSpec, ...]) -> tuple[Array, ...]:
+        for spec in specs:
+            if spec.dtype not in NUMPY_TYPES:
+                raise TaskError(f"{self._task.where}: tensors of dtype {spec.dtype} are not supported yet")
+        try:
+            return tuple(self._process.read(spec) for spec in specs)
+        except ForeignFailure as failure:
+            raise TaskError(f"{self._task.where}: {failure.message}") from None
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        return self._process.layers
+
+    @property
+    def missing(self) -> dict[str, str]:
+        return self._process.missing
+
+    def __enter__(self) -> Reference:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._process.close()

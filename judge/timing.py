@@ -1,0 +1,120 @@
+"""Timing by fresh process pairs, on contents never seen before, every output checked."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+
+from judge.compiler import Compiler
+from judge.player import ErrorTally, Player, candidate_blamed
+from judge.process import ForeignFailure, Zygote
+from judge.reference import Case, Reference, Setup
+from judge.settings import JudgeSettings
+from judge.statistics import Interval, is_clear_loser, pair_log_ratio, speedup_interval
+from judge.types import Candidate
+from tasks.errors import TaskError
+from tasks.types import Task
+
+MIN_CALLS = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bank:
+    """Cases for one process: the first ones warm up, the others are timed; none is used twice in a process."""
+
+    setup: Setup
+    cases: tuple[Case, ...]
+    warmup: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timing:
+    interval: Interval
+    baseline_ms: float
+    candidate_ms: float
+    pairs: int
+
+
+def make_bank(reference: Reference, settings: JudgeSettings) -> Bank:
+    """As many cases as settings ask for and bank_mb allows, at least MIN_CALLS timed ones. Raises TaskError."""
+    first = reference.case("given")
+    fit = int(settings.bank_mb * (1 << 20) / max(first.nbytes, 1))
+    warmup = min(settings.warmup_calls, max(1, fit - MIN_CALLS))
+    calls = max(MIN_CALLS, min(settings.calls, fit - warmup))
+    cases = [first, *(reference.case("given") for _ in range(warmup + calls - 1))]
+    return Bank(setup=reference.setup, cases=tuple(cases), warmup=warmup)
+
+
+def time_candidate(
+    zygote: Zygote, compiler: Compiler, task: Task, candidate: Candidate, bank: Bank, deadline: float, tally: ErrorTally
+) -> Timing:
+    """Pairs of fresh processes until settings.pairs or until it clearly loses.
+
+    Raises ForeignFailure when the candidate fails or is wrong in any call, TaskError when the baseline fails.
+    """
+    settings = zygote.settings
+    ratios: list[float] = []
+    baseline: list[float] = []
+    own: list[float] = []
+    for _ in range(settings.pairs):
+        times = _time_pair(zygote, compiler, task, candidate, bank, deadline, tally)
+        baseline += times[0]
+        own += times[1]
+        ratios.append(pair_log_ratio(*times))
+        if is_clear_loser(ratios, settings.confidence, settings.win_threshold):
+            break
+    return Timing(
+        interval=speedup_interval(ratios, settings.confidence),
+        baseline_ms=float(np.median(baseline)) * 1e3,
+        candidate_ms=float(np.median(own)) * 1e3,
+        pairs=len(ratios),
+    )
+
+
+def _time_pair(
+    zygote: Zygote, compiler: Compiler, task: Task, candidate: Candidate, bank: Bank, deadline: float, tally: ErrorTally
+) -> tuple[list[float], list[float]]:
+    """Seconds of the baseline's and the candidate's calls, alternating in random order; one runs, the other stands."""
+    order = random.SystemRandom()
+    baseline_seconds: list[float] = []
+    candidate_seconds: list[float] = []
+    with ExitStack() as stack:
+        with _baseline_blamed(task):
+            baseline = stack.enter_context(Player.of_task(zygote, task, task.variants[0], deadline))
+            baseline.prepare(bank.setup, bank.cases[0])
+        player = stack.enter_context(Player.of_candidate(zygote, compiler, candidate, deadline))
+        with candidate_blamed(compiler):
+            player.prepare(bank.setup, bank.cases[0])
+
+        def time_baseline(case: Case) -> None:
+            with _baseline_blamed(task):
+                baseline_seconds.append(baseline.play(case).seconds)
+
+        def time_candidate(case: Case) -> None:
+            with candidate_blamed(compiler):
+                played = player.play(case)
+            candidate_seconds.append(played.seconds)
+            tally.check(played, case, zygote.settings, task)
+
+        for case in bank.cases:
+            for play in order.sample((time_baseline, time_candidate), 2):
+                play(case)
+    return baseline_seconds[bank.warmup :], candidate_seconds[bank.warmup :]
+
+
+@contextmanager
+def _baseline_blamed(task: Task) -> Iterator[None]:
+    """The baseline is the task's own code: its failures are the task's."""
+    try:
+        yield
+    except ForeignFailure as failure:
+        raise TaskError(f"{task.where}: the baseline fails: {failure.message}") from None
+
+
+def is_faster_than_light(timing: Timing, cases: Sequence[Case], settings: JudgeSettings) -> bool:
+    """Whether a call took less than its bytes need at peak_memory_gbps (roofline, memory side)."""
+    return timing.candidate_ms * 1e-3 < cases[-1].moved_bytes / (settings.peak_memory_gbps * 1e9)
