@@ -129,7 +129,7 @@ class Judge:
                 for case in cases:
                     with candidate_blamed(self._compiler):
                         played = player.play(case)
-                    findings.tally.check(played, case, self.settings, task)
+                    findings.tally.check(played, case)
                 if bank is None:
                     bank = make_bank(reference, self.settings)
         assert bank is not None, "a task has a default variant"

@@ -11,9 +11,8 @@ from judge.compiler import Compiler
 from judge.memory import NUMPY_TYPES, Arena, Array
 from judge.process import ForeignFailure, Jailed, Zygote
 from judge.reference import Case, Setup
-from judge.settings import JudgeSettings
 from judge.types import Candidate, Status
-from judge.verify import compare, to_float
+from judge.verify import check, to_float
 from tasks.types import Task, Variant
 
 
@@ -82,13 +81,13 @@ class Player:
         self._process.stop()
         self._stopped = True
 
-    def play(self, case: Case) -> Played:
+    def play(self, case: Case, *, take_outputs: bool = True) -> Played:
         """One call on the case's inputs. Raises ForeignFailure, also for outputs unlike the reference's in kind."""
         assert self._arena is not None
         self._arena.write(case.inputs)
         elapsed, called = self._process.timed_call(self._call_seconds)
         _check_kinds(called.outputs, case)
-        outputs = tuple(self._process.read(spec) for spec in called.outputs)
+        outputs = tuple(self._process.read(spec) for spec in called.outputs) if take_outputs else ()
         own = called.seconds if 0 <= called.seconds < self._call_seconds else 0.0
         return Played(seconds=max(elapsed, own), outputs=outputs)
 
@@ -153,21 +152,15 @@ class ErrorTally:
     max_error: float = 0.0
     tolerance: float | None = None
 
-    def check(self, played: Played, case: Case, settings: JudgeSettings, task: Task) -> None:
+    def check(self, played: Played, case: Case) -> None:
         """Compare every output with the truth. Raises ForeignFailure (incorrect)."""
-        for index, (output, truth, honest) in enumerate(zip(played.outputs, case.truth, case.honest, strict=True)):
-            result = compare(
-                to_float(output.data, output.dtype),
-                truth.data,
-                to_float(honest.data, honest.dtype),
-                error_factor=settings.error_factor,
-                floor=case.floor(index, settings, task),
-            )
+        for index, (output, budget) in enumerate(zip(played.outputs, case.budgets, strict=True)):
+            result = check(to_float(output.data, output.dtype), budget)
             worse = self.tolerance is None or result.max_error * self.tolerance >= self.max_error * result.tolerance
             if worse or not result.ok:
                 self.max_error, self.tolerance = result.max_error, result.tolerance
             if not result.ok:
-                which = f"output {index}: " if len(case.truth) > 1 else ""
+                which = f"output {index}: " if len(case.budgets) > 1 else ""
                 raise ForeignFailure(
                     Status.INCORRECT,
                     f"{which}{result.message} ({case.label}; scaled error {result.max_error:.3g}, "

@@ -9,8 +9,7 @@ from typing import Any
 from judge import wire
 from judge.memory import NUMPY_TYPES, Array
 from judge.process import ForeignFailure, Jailed, Zygote
-from judge.settings import JudgeSettings
-from judge.verify import EPSILON
+from judge.verify import EPSILON, Budget, make_budget, to_float
 from tasks.errors import TaskError
 from tasks.types import Task, Variant
 
@@ -32,26 +31,21 @@ class Case:
 
     arguments: Any
     inputs: tuple[Array, ...]
-    truth: tuple[Array, ...]
-    """float64, or the integer dtype."""
     honest: tuple[Array, ...]
-    """The reference in its own dtype."""
+    """The reference's outputs in its own dtype."""
+    budgets: tuple[Budget, ...]
+    """Truth and tolerance of each output."""
     label: str
     """For messages: variant and distribution."""
 
     @property
     def nbytes(self) -> int:
-        return sum(array.nbytes for part in (self.inputs, self.truth, self.honest) for array in part)
+        return self.moved_bytes + sum(int(budget.truth.nbytes) for budget in self.budgets)
 
     @property
     def moved_bytes(self) -> int:
         """Bytes that a call must read and write at least once."""
         return sum(array.nbytes for part in (self.inputs, self.honest) for array in part)
-
-    def floor(self, index: int, settings: JudgeSettings, task: Task) -> float:
-        """Tolerance of output ``index`` when the honest run is (nearly) exact."""
-        epsilon = EPSILON.get(self.honest[index].dtype, 0.0)
-        return max(settings.error_floor_ulps * epsilon, task.tolerance or 0.0) if epsilon else 0.0
 
 
 class Reference:
@@ -76,16 +70,26 @@ class Reference:
         request = wire.MakeInputs(seed=secrets.randbits(63), distribution=distribution)
         made = self._ask(request, f"get_inputs() or forward (variant {self._variant.name}, {distribution} inputs)")
         assert isinstance(made, wire.Made)
-        case = Case(
+        truth, honest = self._read(made.truth), self._read(made.honest)
+        if [a.data.shape for a in truth] != [a.data.shape for a in honest]:
+            raise TaskError(f"{self._task.where}: Model's float64 run returns other shapes than its own dtype's")
+        return Case(
             arguments=made.arguments,
             inputs=self._read(made.tensors),
-            truth=self._read(made.truth),
-            honest=self._read(made.honest),
+            honest=honest,
+            budgets=tuple(self._budget(t, h) for t, h in zip(truth, honest, strict=True)),
             label=f"variant {self._variant.name}, {distribution} inputs",
         )
-        if [a.data.shape for a in case.truth] != [a.data.shape for a in case.honest]:
-            raise TaskError(f"{self._task.where}: Model's float64 run returns other shapes than its own dtype's")
-        return case
+
+    def _budget(self, truth: Array, honest: Array) -> Budget:
+        epsilon = EPSILON.get(honest.dtype, 0.0)
+        floor = max(self._settings.error_floor_ulps * epsilon, self._task.tolerance or 0.0) if epsilon else 0.0
+        return make_budget(
+            to_float(truth.data, truth.dtype),
+            to_float(honest.data, honest.dtype),
+            error_factor=self._settings.error_factor,
+            floor=floor,
+        )
 
     def _ask(self, request: wire.Request, what: str) -> wire.Reply:
         try:

@@ -22,8 +22,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-CHUNK = 1 << 20
-"""Elements compared at a time: a 4 GB tensor needs some tens of MB beside itself."""
+CHUNK = 1 << 15
+"""Elements compared at a time: what is derived from them stays in the cache, and a 4 GB tensor needs no second one."""
 
 EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-52}
 """Machine epsilon by torch dtype name."""
@@ -46,6 +46,53 @@ def to_float(array: NDArray[np.generic], dtype: str) -> NDArray[np.generic]:
     return array
 
 
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """What one output may be off by, from its truth and the honest run: the same for every candidate's answer."""
+
+    truth: NDArray[np.generic]  # [...] float64, or the integer dtype
+    honest: NDArray[np.generic]  # [...] in the task's dtype, bfloat16 widened
+    rms: float
+    """Root mean square of the finite truth."""
+    tolerance: float
+
+
+def make_budget(
+    truth: NDArray[np.generic], honest: NDArray[np.generic], *, error_factor: float, floor: float
+) -> Budget:
+    """The budget of one output (the formula is the module's).
+
+    Args:
+        truth: [...] float64, or the integer dtype.
+        honest: [...] in the task's dtype: the reference's own run (see ``to_float``).
+        error_factor: how many times the honest run's error is allowed.
+        floor: tolerance when the honest run is (nearly) exact; 0 for integers.
+    """
+    if not np.issubdtype(truth.dtype, np.floating):
+        return Budget(truth=truth, honest=honest, rms=0.0, tolerance=0.0)
+    rms = _rms(truth.reshape(-1))
+    error, _, _ = _largest_error(honest.reshape(-1), truth.reshape(-1), honest.reshape(-1), rms)
+    return Budget(truth=truth, honest=honest, rms=rms, tolerance=max(error_factor * error, floor))
+
+
+def check(candidate: NDArray[np.generic], budget: Budget) -> Comparison:
+    """Compare a candidate's output with the truth; shape and dtype were checked before. Integers and bools exactly."""
+    c, t, h = (np.ascontiguousarray(a).reshape(-1) for a in (candidate, budget.truth, budget.honest))
+    if not np.issubdtype(t.dtype, np.floating):
+        return _compare_exact(c, t)
+    error, index, why = _largest_error(c, t, h, budget.rms)
+    if error <= budget.tolerance:
+        return Comparison(ok=True, max_error=error, tolerance=budget.tolerance)
+    wanted = h[index] if why else t[index]
+    return Comparison(
+        ok=False,
+        max_error=error,
+        tolerance=budget.tolerance,
+        message=f"element {_where(index, np.shape(candidate))} is {float(c[index]):.6g}, "
+        f"should be {float(wanted):.6g}{why}",
+    )
+
+
 def compare(
     candidate: NDArray[np.generic],
     truth: NDArray[np.generic],
@@ -54,42 +101,19 @@ def compare(
     error_factor: float,
     floor: float,
 ) -> Comparison:
-    """Compare arrays of equal shape (dtype and shape were checked before); integers and bools must be equal.
-
-    Args:
-        candidate: [...] in the task's dtype (see ``to_float``).
-        truth: [...] float64, or the integer dtype.
-        honest: [...] in the task's dtype: the reference's own run.
-        error_factor: how many times the honest run's error is allowed.
-        floor: tolerance when the honest run is (nearly) exact; 0 for integers.
-    """
-    c, t, h = (np.ascontiguousarray(a).reshape(-1) for a in (candidate, truth, honest))
-    if c.size == 0:
-        return Comparison(ok=True, max_error=0.0, tolerance=floor)
-    if not np.issubdtype(t.dtype, np.floating):
-        return _compare_exact(c, t)
-    rms = _rms(t)
-    honest_error, _, _ = _largest_error(h, t, h, rms)
-    tolerance = max(error_factor * honest_error, floor)
-    error, index, why = _largest_error(c, t, h, rms)
-    if error <= tolerance:
-        return Comparison(ok=True, max_error=error, tolerance=tolerance)
-    where = _where(index, np.shape(candidate))
-    wanted = h[index] if why else t[index]
-    return Comparison(
-        ok=False,
-        max_error=error,
-        tolerance=tolerance,
-        message=f"element {where} is {float(c[index]):.6g}, should be {float(wanted):.6g}{why}",
-    )
+    """``make_budget`` and ``check`` in one, for a single answer."""
+    return check(candidate, make_budget(truth, honest, error_factor=error_factor, floor=floor))
 
 
 def _rms(t: NDArray[np.generic]) -> float:
     total, count = 0.0, 0
     for start in range(0, t.size, CHUNK):
         part = t[start : start + CHUNK].astype(np.float64)
-        part = part[np.isfinite(part)]
-        total += float(np.dot(part, part))
+        squares = float(np.square(part).sum())  # not np.dot: its threads cost more than they save
+        if not np.isfinite(squares):
+            part = part[np.isfinite(part)]
+            squares = float(np.square(part).sum())
+        total += squares
         count += part.size
     return float(np.sqrt(total / count)) if count else 0.0
 
@@ -103,23 +127,33 @@ def _largest_error(
     honest run's infinity or the truth's number.
     """
     worst, worst_index, note = 0.0, 0, ""
-    tiny = float(np.finfo(np.float64).tiny)
-    for start in range(0, t.size, CHUNK):
-        cs = c[start : start + CHUNK].astype(np.float64)
-        ts = t[start : start + CHUNK].astype(np.float64)
-        hs = h[start : start + CHUNK].astype(np.float64)
-        special = ~np.isfinite(hs) | ~np.isfinite(cs)
-        with np.errstate(all="ignore"):
-            error = np.abs(cs - ts) / np.maximum(np.maximum(np.abs(ts), rms), tiny)
-        if special.any():
-            same = (np.isnan(cs) & np.isnan(hs)) | (np.isinf(cs) & (cs == hs))
-            overflowed = np.isfinite(ts) & ~np.isfinite(hs) & np.isfinite(cs)
-            error = np.where(special, np.where(same, 0.0, np.where(overflowed, error, np.inf)), error)
-        index = int(np.argmax(error))
-        if error[index] > worst:
-            worst, worst_index = float(error[index]), start + index
-            note = " (NaN or infinity out of place)" if special[index] else ""
+    least = max(rms, float(np.finfo(np.float64).tiny))
+    with np.errstate(all="ignore"):
+        for start in range(0, t.size, CHUNK):
+            part = slice(start, start + CHUNK)
+            ts = t[part]
+            error = np.abs(c[part] - ts)  # float64, since the truth is
+            error /= np.maximum(np.abs(ts), least)
+            index = int(np.argmax(error))  # a NaN counts as the largest
+            special = not np.isfinite(error[index]) or not np.isfinite(h[part].sum(dtype=np.float64))
+            if special:
+                error, odd = _with_specials(error, c[part], ts, h[part])
+                index = int(np.argmax(error))
+                special = bool(odd[index])
+            if error[index] > worst:
+                worst, worst_index = float(error[index]), start + index
+                note = " (NaN or infinity out of place)" if special else ""
     return worst, worst_index, note
+
+
+def _with_specials(
+    error: NDArray[np.float64], c: NDArray[np.generic], t: NDArray[np.generic], h: NDArray[np.generic]
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Errors of a chunk that holds NaN or infinities, and where those are."""
+    special = ~np.isfinite(h) | ~np.isfinite(c)
+    same = (np.isnan(c) & np.isnan(h)) | (np.isinf(c) & (c == h))
+    overflowed = np.isfinite(t) & ~np.isfinite(h) & np.isfinite(c)
+    return np.where(special, np.where(same, 0.0, np.where(overflowed, error, np.inf)), error), special
 
 
 def _compare_exact(c: NDArray[np.generic], t: NDArray[np.generic]) -> Comparison:
