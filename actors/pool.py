@@ -145,6 +145,11 @@ class Pool:
         taken, self._outcomes = self._outcomes, []
         return taken
 
+    def forget(self, work_ids: set[Hashable]) -> None:
+        """Nobody waits for these any more: the queued are dropped, results of those in flight ignored."""
+        self._ledger.forget(work_ids)
+        self._outcomes = [outcome for outcome in self._outcomes if outcome.work.work_id not in work_ids]
+
     def run(self, works: Iterable[Work]) -> Iterator[Outcome]:
         """Outcomes of the works as they complete, each exactly once. Works are drawn as members become free.
 
@@ -169,7 +174,7 @@ class Pool:
                         mine.discard(outcome.work.work_id)
                         yield outcome
         finally:
-            self._ledger.forget(mine)
+            self.forget(mine)
 
     def wait_ready(self) -> None:
         """Until every seat is taken by a member that has the current state, or is given up. Raises as ``collect``."""

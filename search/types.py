@@ -36,8 +36,10 @@ class Completion:
     logprobs: tuple[float, ...] = ()
     """log p of each of token_ids under the policy that sampled it, after temperature (vLLM processed_logprobs)."""
     finish_reason: str = ""
-    """"stop", or "length" when cut."""
+    """"stop", "length" when cut, or "refused" when the prompt left no room for an answer."""
     policy_version: int = 0
+    reason: str = ""
+    """Why it was refused, in one line; empty otherwise."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,144 @@
+"""Judges side by side: candidates in, verdicts out as they come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import dataclass
+
+from actors.evaluator import EvaluatorActor
+from actors.ledger import Outcome, Work
+from actors.pool import Pool, Role
+from actors.settings import EvaluatorSettings, Timeouts
+from actors.types import Failure, JudgeJob, JudgeResult
+from judge.errors import SandboxError
+from judge.settings import JudgeSettings
+from judge.types import Status, Verdict
+from tasks.errors import TaskError
+
+
+@dataclass(kw_only=True)
+class _Open:
+    """A job that has no final verdict yet."""
+
+    job: JudgeJob
+    attempts: int = 0
+    warnings: tuple[str, ...] = ()
+    tried: frozenset[int] = frozenset()
+
+
+class EvaluatorPool:
+    """A pool of evaluator actors.
+
+    with EvaluatorPool(judge, settings, timeouts) as pool:
+        for result in pool.judge(jobs):
+            ...
+
+    A judge_error, or a judge that died or passed ``timeouts.judge``, is tried again ``settings.max_retries`` times,
+    by another actor where there is one. A TaskError is not: it would be the same.
+    """
+
+    def __init__(
+        self,
+        judge: JudgeSettings,
+        settings: EvaluatorSettings,
+        timeouts: Timeouts,
+        *,
+        on_event: Callable[[str], None] | None = None,
+    ) -> None:
+        """Begins to start the actors; the first use waits for them."""
+        self._settings = settings
+        self._timeouts = timeouts
+        self._say = on_event or (lambda line: None)
+        role = Role(name="evaluator", actor_class=EvaluatorActor, start={"settings": judge})
+        # Retries are counted here, losses and judge_errors together.
+        self._pool = Pool(role, settings.actors, timeouts, max_retries=0, on_event=on_event)
+
+    def judge(self, jobs: Iterable[JudgeJob]) -> Iterator[JudgeResult]:
+        """Results as they complete, one for each job. Jobs are drawn as judges become free.
+
+        Raises:
+            ValueError: two jobs in flight with one job_id.
+            ActorError: no evaluator is left and none could be started.
+            SandboxError: the judge refuses to work on this machine.
+        """
+        source = iter(jobs)
+        unfinished: dict[Hashable, _Open] = {}
+        drawn_all = False
+        try:
+            while True:
+                while not drawn_all and len(unfinished) <= self._settings.actors:
+                    job = next(source, None)
+                    if job is None:
+                        drawn_all = True
+                    else:
+                        entry = _Open(job=job)
+                        self._pool.submit(self._work(entry))
+                        unfinished[job.job_id] = entry
+                if not unfinished:
+                    return
+                for outcome in self._pool.collect(seconds=1.0):
+                    entry = unfinished[outcome.work.work_id]
+                    result = self._result(entry, outcome)
+                    if result is None:
+                        self._pool.submit(self._work(entry))
+                    else:
+                        del unfinished[entry.job.job_id]
+                        yield result
+        finally:
+            self._pool.forget(set(unfinished))
+
+    def wait_ready(self) -> None:
+        """Until all judges are ready. Raises as ``judge``."""
+        self._pool.wait_ready()
+
+    @property
+    def pids(self) -> list[int]:
+        """Processes of the judges that are ready."""
+        return [birth.pid for birth in self._pool.births()]
+
+    def close(self) -> None:
+        """Ends the judges and their children within ``timeouts.shutdown``."""
+        self._pool.close()
+
+    def __enter__(self) -> EvaluatorPool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _work(self, entry: _Open) -> Work:
+        return Work(
+            work_id=entry.job.job_id,
+            method="judge",
+            kwargs={"task": entry.job.task, "candidate": entry.job.candidate},
+            timeout=self._timeouts.judge,
+            avoid=entry.tried,
+        )
+
+    def _result(self, entry: _Open, outcome: Outcome) -> JudgeResult | None:
+        """The final result, or None when the job shall be tried again."""
+        entry.attempts += 1
+        value = outcome.value
+        if isinstance(value, Failure):
+            if isinstance(value.error, TaskError):
+                verdict = Verdict(status=Status.JUDGE_ERROR, message=value.message)
+                return self._final(entry, verdict, task_error=value.message)
+            if isinstance(value.error, SandboxError):
+                raise value.error
+            value = Verdict(status=Status.JUDGE_ERROR, message=f"{value.kind}: {value.message}")
+        if value.status is not Status.JUDGE_ERROR or entry.attempts > self._settings.max_retries:
+            return self._final(entry, value)
+        line = f"{entry.job.task.name}: judge_error, tried again ({value.message})"
+        entry.warnings += (line,)
+        entry.tried |= {outcome.seat} if outcome.seat is not None else frozenset()
+        self._say(line)
+        return None
+
+    def _final(self, entry: _Open, verdict: Verdict, task_error: str = "") -> JudgeResult:
+        return JudgeResult(
+            job=entry.job,
+            verdict=verdict,
+            attempts=entry.attempts,
+            warnings=entry.warnings,
+            task_error=task_error,
+        )
