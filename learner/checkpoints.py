@@ -14,10 +14,23 @@ from learner.errors import LearnerError
 
 _TAG = "state"
 _MANIFEST = "learner.json"
+_REFERENCE = "reference.pt"
 
 
-def save(engine: Any, folder: Path, rank: int, identity: dict[str, Any]) -> None:
+def save(
+    engine: Any,
+    folder: Path,
+    rank: int,
+    identity: dict[str, Any],
+    progress: dict[str, Any],
+    reference: list[torch.Tensor],
+) -> None:
     """Writes the checkpoint through a temporary folder and a rename by rank 0. All ranks call it.
+
+    Args:
+        identity: what an engine must equal to load it; JSON-able.
+        progress: counters to give back; JSON-able.
+        reference: of ``Policy.reference_state``.
 
     Raises:
         LearnerError: the disk is full or the folder cannot be written.
@@ -32,7 +45,10 @@ def save(engine: Any, folder: Path, rank: int, identity: dict[str, Any]) -> None
         torch.save(torch.get_rng_state(), temporary / f"rng-{rank}.pt")
         torch.distributed.barrier()
         if rank == 0:
-            (temporary / _MANIFEST).write_text(json.dumps(identity, indent=2) + "\n")
+            torch.save(reference, temporary / _REFERENCE)
+            (temporary / _MANIFEST).write_text(
+                json.dumps({"identity": identity, "progress": progress}, indent=2) + "\n"
+            )
             # Renaming onto a folder that is not empty fails, so an old checkpoint of the name steps aside first.
             aside = folder.with_name(f"{folder.name}.old")
             shutil.rmtree(aside, ignore_errors=True)
@@ -47,8 +63,8 @@ def save(engine: Any, folder: Path, rank: int, identity: dict[str, Any]) -> None
         raise LearnerError(f"cannot save the checkpoint {folder}: {reason}; free some disk space") from error
 
 
-def load(engine: Any, folder: Path, identity: dict[str, Any]) -> int:
-    """Restores what ``save`` wrote into an engine of the same shape; returns its policy version.
+def load(engine: Any, folder: Path, identity: dict[str, Any]) -> tuple[dict[str, Any], list[torch.Tensor]]:
+    """Restores what ``save`` wrote into an engine of the same shape; returns its ``progress`` and ``reference``.
 
     Raises:
         LearnerError: no (readable) checkpoint, or one that was written with other settings: names the first.
@@ -59,24 +75,26 @@ def load(engine: Any, folder: Path, identity: dict[str, Any]) -> int:
             f"{folder} is no learner checkpoint ({_MANIFEST} is missing): give a folder that save() wrote"
         )
     try:
-        saved = json.loads(manifest.read_text())
-    except ValueError as error:
+        content = json.loads(manifest.read_text())
+        saved, progress = content["identity"], content["progress"]
+    except (ValueError, KeyError, TypeError) as error:
         raise LearnerError(f"{manifest} is damaged ({error}): use an older checkpoint") from None
     for name, value in identity.items():
-        if name != "policy_version" and saved.get(name) != value:
+        if saved.get(name) != value:
             raise LearnerError(
                 f"{folder} was written with {name} = {saved.get(name)}, this run has {value}: use the same"
             )
     try:
         path, _ = engine.load_checkpoint(str(folder), tag=_TAG, load_module_strict=False)
         state = torch.load(folder / f"rng-{torch.distributed.get_rank()}.pt", weights_only=True)
+        reference = torch.load(folder / _REFERENCE, weights_only=True)
     except Exception as error:  # torch and DeepSpeed raise whatever a damaged file makes them meet
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise LearnerError(f"checkpoint {folder} is damaged ({reason}): use an older one") from error
     if path is None:  # DeepSpeed's way to say that there is nothing
         raise LearnerError(f"checkpoint {folder} holds no DeepSpeed state: use an older one")
     torch.set_rng_state(state)
-    return int(saved["policy_version"])
+    return progress, reference
 
 
 def model_fingerprint(model_dir: Path) -> str:

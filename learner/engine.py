@@ -68,6 +68,8 @@ class Engine:
         self._policy = Policy(self._model_dir, settings, seed)
         self._engine = runtime.start_deepspeed(self._policy, settings)
         self._device = self._engine.device
+        self._policy.place_reference(self._device)
+        self._reference_due = False  # supervised steps have been taken since the reference policy was fixed
 
     def step(self, samples: Sequence[Sample]) -> StepResult:
         """One contrastive update (``settings.epochs`` passes over the samples) and a new policy version.
@@ -75,6 +77,9 @@ class Engine:
         The loss is divided by the completion tokens of all samples. A sample whose advantage is 0 is left out when
         there is no KL term (its gradient is zero), and still counts in the denominator. When nothing is left, nothing
         happens: no optimizer step, the same version, and the metric ``skipped`` is 1.
+
+        The reference policy of the KL term is the policy as the first ``step`` after any ``sft_step`` finds it, so
+        contrastive learning is held near what supervised learning has reached, not near the model before it.
 
         Raises:
             LearnerError: a sample that does not fit (see ``packing.pack``).
@@ -86,6 +91,9 @@ class Engine:
         if not used:
             return StepResult(policy_version=self.policy_version, metrics={"skipped": 1.0, "tokens": 0.0})
         batches = self._share(pack(used, settings.micro_batch_tokens))
+        if self._reference_due and settings.kl_coefficient > 0:
+            self._policy.anchor_reference()
+        self._reference_due = False
         seconds = {"reference": 0.0, "old": 0.0, "train": 0.0}
         reference: list[torch.Tensor | None] = [None] * len(batches)
         old: list[torch.Tensor | None] = [None] * len(batches)
@@ -133,6 +141,7 @@ class Engine:
             return StepResult(policy_version=self.policy_version, metrics={"skipped": 1.0, "tokens": 0.0})
         batches = self._share(pack(used, self._settings.micro_batch_tokens))
         denominator = float(sum(len(sample.completion_ids) for sample in used))
+        self._reference_due = True
         seconds = {"train": 0.0}
         with _timed(seconds, "train"):
             sums, grad_norm = self._update(
@@ -178,7 +187,9 @@ class Engine:
         Raises:
             LearnerError: the disk is full or the folder cannot be written.
         """
-        checkpoints.save(self._engine, Path(folder), self._rank, self._identity())
+        progress = {"policy_version": self.policy_version, "reference_due": self._reference_due}
+        reference = self._policy.reference_state()
+        checkpoints.save(self._engine, Path(folder), self._rank, self._identity(), progress, reference)
 
     def load(self, folder: Path) -> None:
         """Continues from what ``save`` wrote, bit for bit on a CPU with as many threads.
@@ -186,7 +197,10 @@ class Engine:
         Raises:
             LearnerError: no checkpoint there, or one of another model, rank count, ZeRO stage or LoRA shape.
         """
-        self.policy_version = checkpoints.load(self._engine, Path(folder), self._identity())
+        progress, reference = checkpoints.load(self._engine, Path(folder), self._identity())
+        self._policy.load_reference(reference)
+        self.policy_version = int(progress["policy_version"])
+        self._reference_due = bool(progress["reference_due"])
 
     def close(self) -> None:
         """Leaves the process group and frees the weights; safe to call twice."""
@@ -197,7 +211,6 @@ class Engine:
     def _identity(self) -> dict[str, Any]:
         lora = self._settings.lora
         return {
-            "policy_version": self.policy_version,
             "world_size": self._world_size,
             "zero_stage": self._settings.zero_stage,
             "dtype": self._settings.dtype,

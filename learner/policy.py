@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -16,13 +16,15 @@ from learner.packing import MicroBatch
 from learner.settings import LearnerSettings
 
 _ADAPTER = "default"
+_REFERENCE = "reference"
 
 
 class Policy(torch.nn.Module):
     """A causal language model whose forward gives log-probabilities, never logits.
 
-    With ``settings.lora.rank > 0`` only adapters are trained and the reference policy is the model with its adapters
-    off; else every weight is trained and the reference policy is a frozen copy, made only when a KL term needs it.
+    With ``settings.lora.rank > 0`` only adapters are trained, else every weight. The reference policy is the model as
+    it was loaded, until ``anchor_reference`` makes it the policy of that moment: with adapters, the model with them off
+    or a frozen second set of them; else a frozen copy, made only when a KL term needs it.
     """
 
     def __init__(self, model_dir: Path, settings: LearnerSettings, seed: int) -> None:
@@ -32,6 +34,7 @@ class Policy(torch.nn.Module):
         self.model = _load(model_dir, settings)
         # Kept out of the module's own parameters: DeepSpeed would broadcast and save it.
         self._reference: list[torch.nn.Module] = []
+        self._anchored = False
         if self.uses_lora:
             self.model = _with_adapters(self.model, settings, seed)
         elif settings.kl_coefficient > 0:
@@ -44,15 +47,47 @@ class Policy(torch.nn.Module):
     def forward(self, batch: MicroBatch, temperature: float, *, reference: bool = False) -> torch.Tensor:
         """[N] float32: log p of ``batch.targets`` at ``temperature``.
 
-        With ``reference``, under the reference policy (the weights that training started from), without gradient.
+        With ``reference``, under the reference policy and without gradient.
         """
         if not reference:
             return self._logprobs(self._causal_lm, batch, temperature)
         with torch.no_grad():
             if not self.uses_lora:
                 return self._logprobs(self._reference[0], batch, temperature)
-            with self._adapters_off():
+            with self._as_reference():
                 return self._logprobs(self._causal_lm, batch, temperature)
+
+    def anchor_reference(self) -> None:
+        """Makes the present policy the reference policy. All ranks call it."""
+        for reference, current in self._reference_pairs():
+            with _gathered([reference, current], write=True), torch.no_grad():
+                reference.copy_(current)
+        self._anchored = True
+
+    def reference_state(self) -> list[torch.Tensor]:
+        """What ``load_reference`` needs; empty while the reference is the model as loaded. All ranks call it."""
+        state: list[torch.Tensor] = []
+        for reference, _ in self._reference_pairs() if self._anchored else ():
+            with _gathered([reference]):
+                state.append(reference.detach().to("cpu", copy=True))
+        return state
+
+    def load_reference(self, state: Sequence[torch.Tensor]) -> None:
+        """Restores what ``reference_state`` gave.
+
+        Raises:
+            LearnerError: a full-weights policy that has moved its reference already cannot go back to the first one.
+        """
+        if not state and self._anchored and not self.uses_lora:
+            raise LearnerError("the checkpoint is older than this engine's reference policy: load it into a new engine")
+        for (reference, _), saved in zip(self._reference_pairs(), state, strict=False):
+            with _gathered([reference], write=True), torch.no_grad():
+                reference.copy_(saved)
+        self._anchored = bool(state)
+
+    def place_reference(self, device: torch.device) -> None:
+        for model in self._reference:
+            model.to(device)
 
     def trainable(self) -> dict[str, torch.nn.Parameter]:
         return {name: parameter for name, parameter in self.named_parameters() if parameter.requires_grad}
@@ -96,25 +131,41 @@ class Policy(torch.nn.Module):
         rows = hidden.index_select(0, batch.predict_at)
         return token_logprobs(rows, causal_lm.lm_head.weight, batch.targets, temperature=temperature, chunk=self._chunk)
 
+    def _adapter_layers(self) -> list[Any]:
+        return [module for module in self._causal_lm.modules() if hasattr(module, "lora_A")]
+
+    def _reference_pairs(self) -> Iterator[tuple[torch.nn.Parameter, torch.nn.Parameter]]:
+        # (reference's, policy's) parameter, for each that training may change
+        if self._reference:
+            yield from zip(self._reference[0].parameters(), self.model.parameters(), strict=True)
+        for layer in self._adapter_layers() if self.uses_lora else ():
+            for part in (layer.lora_A, layer.lora_B):
+                if _REFERENCE in part:
+                    yield part[_REFERENCE].weight, part[_ADAPTER].weight
+
     @contextmanager
-    def _adapters_off(self) -> Iterator[None]:
-        # peft's disable_adapter() also clears requires_grad, on parameters that DeepSpeed holds hooks on.
-        layers: list[Any] = [module for module in self._causal_lm.modules() if hasattr(module, "lora_A")]
+    def _as_reference(self) -> Iterator[None]:
+        # peft's own switches also change requires_grad, on parameters that DeepSpeed holds hooks on.
+        layers = self._adapter_layers()
         for layer in layers:
-            layer._disable_adapters = True
+            layer._active_adapter = [_REFERENCE]
+            layer._disable_adapters = not self._anchored
         try:
             yield
         finally:
             for layer in layers:
+                layer._active_adapter = [_ADAPTER]
                 layer._disable_adapters = False
 
 
-def _gathered(parameters: list[torch.nn.Parameter]) -> AbstractContextManager[Any]:
-    if not any(hasattr(parameter, "ds_id") for parameter in parameters):
+def _gathered(parameters: Sequence[torch.nn.Parameter], write: bool = False) -> AbstractContextManager[Any]:
+    """Whole parameters inside the context where ZeRO-3 holds them in parts; with ``write``, changes are kept."""
+    partitioned = [parameter for parameter in parameters if hasattr(parameter, "ds_id")]
+    if not partitioned:
         return nullcontext()
     import deepspeed
 
-    return deepspeed.zero.GatheredParameters(parameters)
+    return deepspeed.zero.GatheredParameters(partitioned, modifier_rank=0 if write else None)
 
 
 def _load(model_dir: Path, settings: LearnerSettings) -> Any:
@@ -145,7 +196,11 @@ def _with_adapters(model: Any, settings: LearnerSettings, seed: int) -> Any:
     with torch.random.fork_rng():
         torch.manual_seed(seed)  # A is random, B is zero: the policy starts equal to its reference
         try:
-            return get_peft_model(model, config)
+            adapted = get_peft_model(model, config)
+            if settings.kl_coefficient > 0:
+                adapted.add_adapter(_REFERENCE, config)
+                adapted.set_adapter(_ADAPTER)
+            return adapted
         except ValueError as error:
             raise LearnerError(
                 f"learner.lora.targets {list(lora.targets)} do not fit the model: {str(error).splitlines()[0]}"

@@ -88,12 +88,34 @@ def test_learning_rate_zero_leaves_the_weights(start, make_samples):
 @pytest.mark.parametrize("kl", [0.0, 0.5])
 def test_zero_advantages_step_only_for_the_sake_of_the_kl_term(start, make_samples, kl):
     engine = start(kl_coefficient=kl)
-    engine.sft_step(make_samples(seed=9))  # away from the reference
+    engine.step(make_samples(seed=9))  # away from the reference
     result = engine.step(make_samples(advantages=(0.0,)))
     if kl:
         assert result.policy_version == 2 and result.metrics["grad_norm"] > 0
     else:
         assert result.policy_version == 1 and result.metrics["skipped"] == 1.0
+
+
+@pytest.mark.parametrize("rank", [4, 0])
+def test_the_reference_is_the_policy_after_supervised_steps(start, make_samples, tmp_path, rank):
+    engine = start(lora=LoraSettings(rank=rank))
+    samples = make_samples()
+    engine.sft_step(samples)
+    engine.save(tmp_path / "after-sft")
+    assert engine.step(samples).metrics["kl"] == 0.0
+    moved = engine.step(samples).metrics
+    assert moved["kl"] > 0.0
+    engine.save(tmp_path / "moved")
+    following = engine.step(samples).metrics
+    engine.close()
+    engine = start(lora=LoraSettings(rank=rank))
+    engine.load(tmp_path / "moved")
+    assert engine.step(samples).metrics == following
+    engine.close()
+    engine = start(lora=LoraSettings(rank=rank))
+    engine.load(tmp_path / "after-sft")
+    assert engine.step(samples).metrics["kl"] == 0.0
+    assert engine.step(samples).metrics == moved
 
 
 def test_leaving_out_zero_advantages_changes_nothing(start, make_samples):
@@ -154,7 +176,8 @@ def test_bad_checkpoints_are_one_line(start, tmp_path, make_samples):
         engine.load(tmp_path / "nothing")
     engine.save(tmp_path / "good")
     manifest = tmp_path / "good" / "learner.json"
-    wrong = json.loads(manifest.read_text()) | {"lora": [8, 8.0, ["q_proj"]]}
+    wrong = json.loads(manifest.read_text())
+    wrong["identity"]["lora"] = [8, 8.0, ["q_proj"]]
     manifest.write_text(json.dumps(wrong))
     with pytest.raises(LearnerError, match="was written with lora"):
         engine.load(tmp_path / "good")

@@ -51,6 +51,25 @@ def test_the_reference_stays_when_the_policy_moves(tiny_dir, make_samples, setti
     assert all(parameter.requires_grad for parameter in policy.trainable().values())
 
 
+@pytest.mark.parametrize("settings", [LORA, FULL], ids=["lora", "full"])
+def test_an_anchored_reference_is_the_policy_of_that_moment(tiny_dir, make_samples, settings):
+    policy, later = (Policy(tiny_dir, settings, seed=0) for _ in range(2))
+    (batch,) = pack(make_samples(), 1000)
+    with torch.no_grad():
+        for shift in (0.05, 0.03):
+            for parameter in policy.trainable().values():
+                parameter.add_(shift)
+            if shift == 0.05:
+                policy.anchor_reference()
+                anchored = policy(batch, 0.9)
+        torch.testing.assert_close(policy(batch, 0.9, reference=True), anchored, atol=1e-6, rtol=0)
+        assert not torch.allclose(policy(batch, 0.9), anchored)
+        later.load_reference(policy.reference_state())
+        torch.testing.assert_close(later(batch, 0.9, reference=True), anchored, atol=1e-6, rtol=0)
+    assert set(policy.trainable()) == set(later.trainable())
+    assert all("reference" not in name for name in policy.trainable())
+
+
 def test_the_adapters_first_values_depend_on_the_seed_alone(tiny_dir):
     def first(seed: int) -> torch.Tensor:
         torch.rand(3)  # the global generator's state must not matter

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -70,21 +72,14 @@ def test_what_a_killed_conversion_left_is_no_model(tied_dir, tmp_path):
     assert not left.exists()
 
 
-def _prepare(path: str, cache: str) -> None:
-    from pathlib import Path
-
-    prepare_model(path, Path(cache))
-
-
 def test_two_processes_agree_on_one_copy(tied_dir, tmp_path):
-    context = multiprocessing.get_context("fork")
-    workers = [context.Process(target=_prepare, args=(str(tied_dir), str(tmp_path / "cache"))) for _ in range(2)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join(60)
-        assert worker.exitcode == 0
-    assert len([p for p in (tmp_path / "cache").iterdir() if p.name.startswith("untied")]) == 1
+    code = "import sys; from learner.pretrained import prepare_model; from pathlib import Path; "
+    code += "print(prepare_model(sys.argv[1], Path(sys.argv[2])))"
+    command = [sys.executable, "-c", code, str(tied_dir), str(tmp_path / "cache")]
+    workers = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    folders = {worker.communicate(timeout=100)[0].strip() for worker in workers}
+    assert len(folders) == 1 and all(worker.returncode == 0 for worker in workers)
+    assert [p for p in (tmp_path / "cache").iterdir() if not p.name.startswith(".")] == [Path(folders.pop())]
 
 
 @pytest.mark.parametrize(
