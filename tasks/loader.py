@@ -123,12 +123,13 @@ def shown_source(task: Task) -> str:
     if not held_out:
         return task.source
     shown = {v.name: v.constants for v in task.variants if not v.held_out and v.name != "default"}
-    source = variant_source(task.source, {"VARIANTS": shown})
-    hidden = ("HELD_OUT",) if shown else ("HELD_OUT", "VARIANTS")
-    lines = source.splitlines(keepends=True)
-    for statement in _parse(source, task.path).body:
-        if any(name in hidden for name, _ in _assigned(statement)):
-            lines[statement.lineno - 1 : statement.end_lineno] = [""] * (_last_line(statement) - statement.lineno + 1)
+    lines = task.source.splitlines(keepends=True)
+    for statement in _parse(task.source, task.path).body:
+        names = [name for name, _ in _assigned(statement)]
+        if "VARIANTS" in names or "HELD_OUT" in names:
+            text = f"VARIANTS = {shown}\n" if shown and "VARIANTS" in names else ""
+            first, last = statement.lineno - 1, _last_line(statement)
+            lines[first:last] = [text] + [""] * (last - first - 1)
     return "".join(lines)
 
 

@@ -1,0 +1,25 @@
+import torch
+
+LEVEL = 1
+ROWS = 1024
+COLS = 1024
+VARIANTS = {
+    "flat": {"ROWS": 8, "COLS": 8192},
+    "odd": {"ROWS": 61, "COLS": 1031},
+}
+HELD_OUT = ("odd",)
+
+
+class Model(torch.nn.Module):
+    """GELU with the exact error function."""
+
+    def forward(self, x):
+        return torch.nn.functional.gelu(x)
+
+
+def get_inputs():
+    return [torch.randn(ROWS, COLS) * 2 + 0.3]
+
+
+def get_init_inputs():
+    return []

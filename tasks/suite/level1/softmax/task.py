@@ -1,0 +1,25 @@
+import torch
+
+LEVEL = 1
+ROWS = 1024
+COLS = 1024
+VARIANTS = {
+    "narrow": {"ROWS": 2048, "COLS": 80},
+    "odd": {"ROWS": 61, "COLS": 1031},
+}
+HELD_OUT = ("odd",)
+
+
+class Model(torch.nn.Module):
+    """Softmax of each row."""
+
+    def forward(self, x):
+        return torch.softmax(x, dim=1)
+
+
+def get_inputs():
+    return [torch.randn(ROWS, COLS) * 2 + 0.5]
+
+
+def get_init_inputs():
+    return []

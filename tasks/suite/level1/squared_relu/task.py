@@ -1,0 +1,26 @@
+import torch
+
+LEVEL = 1
+ROWS = 1024
+COLS = 1024
+SCALE = 0.5
+VARIANTS = {
+    "flat": {"ROWS": 8, "COLS": 8192},
+    "odd": {"ROWS": 61, "COLS": 1031},
+}
+HELD_OUT = ("odd",)
+
+
+class Model(torch.nn.Module):
+    """Squared ReLU with a scale."""
+
+    def forward(self, x):
+        return torch.relu(x) ** 2 * SCALE
+
+
+def get_inputs():
+    return [torch.randn(ROWS, COLS) + 0.3]
+
+
+def get_init_inputs():
+    return []

@@ -1,0 +1,31 @@
+import torch
+
+LEVEL = 3
+BATCH = 4
+DIM = 256
+HIDDEN = 2048
+VARIANTS = {
+    "wide": {"BATCH": 8, "DIM": 128, "HIDDEN": 512},
+    "odd": {"BATCH": 5, "DIM": 67, "HIDDEN": 259},
+}
+HELD_OUT = ("odd",)
+
+
+class Model(torch.nn.Module):
+    """Residual block of two linear layers, for a few tokens."""
+
+    def __init__(self, dim, hidden):
+        super().__init__()
+        self.up = torch.nn.Linear(dim, hidden)
+        self.down = torch.nn.Linear(hidden, dim)
+
+    def forward(self, x):
+        return x + self.down(torch.relu(self.up(x)) ** 2)
+
+
+def get_inputs():
+    return [torch.randn(BATCH, DIM) + 0.2]
+
+
+def get_init_inputs():
+    return [DIM, HIDDEN]
