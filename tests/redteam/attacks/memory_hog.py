@@ -1,0 +1,10 @@
+# expect: runtime_error
+# Way of cheating number 51: all the memory there is
+import torch
+
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x, b):
+        kept = []
+        while True:
+            kept.append(torch.ones(1 << 26))
