@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from actors.evaluator import EvaluatorActor
 from actors.ledger import Outcome, Work
+from actors.member import Member
 from actors.pool import Pool, Role
 from actors.settings import EvaluatorSettings, Timeouts
 from actors.types import Failure, JudgeJob, JudgeResult
@@ -37,6 +38,9 @@ class EvaluatorPool:
     by another actor where there is one. A TaskError is not: it would be the same.
     """
 
+    actor_class: type[Member] = EvaluatorActor
+    """What the members are: something with ``judge(task, candidate)``."""
+
     def __init__(
         self,
         judge: JudgeSettings,
@@ -49,7 +53,7 @@ class EvaluatorPool:
         self._settings = settings
         self._timeouts = timeouts
         self._say = on_event or (lambda line: None)
-        role = Role(name="evaluator", actor_class=EvaluatorActor, start={"settings": judge})
+        role = Role(name="evaluator", actor_class=self.actor_class, start={"settings": judge})
         # Retries are counted here, losses and judge_errors together.
         self._pool = Pool(role, settings.actors, timeouts, max_retries=0, on_event=on_event)
 
