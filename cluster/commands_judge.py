@@ -187,7 +187,7 @@ def _print_verdict(console: Console, verdict: Verdict, name: str) -> None:
     """The verdict for a reader: the answer first, then what it rests on."""
     colour = {"win": "bold green", "correct": "yellow"}.get(verdict.status, "bold red")
     console.print(f"[{colour}]{verdict.status}[/]  {_plain(name)}", soft_wrap=True)
-    if verdict.message:
+    if verdict.message and verdict.speedup is None:
         console.print(f"  {verdict.message}", markup=False, soft_wrap=True)
     if verdict.speedup is not None:
         console.print(
