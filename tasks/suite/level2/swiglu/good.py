@@ -6,14 +6,13 @@ import torch
 import warpsmith
 
 SOURCE = r"""
-#include <math.h>
-static inline float fexp(float x) {  // 2^t = 2^n * 2^f, error 2e-7
+static inline float fexp(float x) {  // 2^n * 2^f
     float t = x * 1.442695f;
     t = t < -100 ? -100 : t > 100 ? 100 : t;
-    float n = rintf(t), f = t - n;
-    float p = 1 + f * (.693147f + f * (.240222f + f * (.055507f + f * (.009672f + f * .001326f))));
-    union { int i; float v; } s = {((int)n + 127) << 23};
-    return t > -100 ? p * s.v : 0;
+    union { float v; int i; } n = {t + 12582912};  // rounds t
+    float f = t - (n.v - 12582912);
+    n.i = (n.i + 127) << 23;
+    return n.v * (1 + f * (.693147f + f * (.240222f + f * (.055507f + f * (.009672f + f * .001326f)))));
 }
 
 extern "C" void swiglu(const float* x, float* y, long rows, long h) {

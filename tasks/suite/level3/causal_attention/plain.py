@@ -1,5 +1,5 @@
-"""Eager stores the square matrix of scores and computes its masked half too. This kernel handles one query at a time,
-with keys up to the diagonal only; the dot products and expf are not vectorised across keys."""
+"""Eager stores the square matrix of scores and computes its masked half too. One query at a time here, with keys up
+to the diagonal only; dot products and expf are not vectorised across keys."""
 
 import torch
 
@@ -8,22 +8,22 @@ import warpsmith
 SOURCE = r"""
 #include <math.h>
 #include <vector>
-extern "C" void attention(const float* z, float* y, long T, long D) {
-    std::vector<float> p(T);
+extern "C" void attention(const float* q, const float* k, const float* v, float* y, long T, long D) {
+    std::vector<double> p(T);
     for (long i = 0; i < T; i++) {
-        const float* q = z + i * 3 * D;
-        float m = -1e38f;
-        double sum = 0;
+        double m = -1e38, sum = 0;
         for (long j = 0; j <= i; j++) {
-            float s = 0;
-            for (long d = 0; d < D; d++) s += q[d] * z[j * 3 * D + D + d];
-            p[j] = s / sqrtf(D);
-            m = fmaxf(m, p[j]);
+            double s = 0;
+            for (long d = 0; d < D; d++) s += q[i * D + d] * k[j * D + d];
+            p[j] = s / sqrt(D);
+            m = fmax(m, p[j]);
         }
-        for (long j = 0; j <= i; j++) sum += p[j] = expf(p[j] - m);
-        for (long d = 0; d < D; d++) y[i * D + d] = 0;
-        for (long j = 0; j <= i; j++)
-            for (long d = 0; d < D; d++) y[i * D + d] += p[j] / sum * z[j * 3 * D + 2 * D + d];
+        for (long j = 0; j <= i; j++) sum += p[j] = exp(p[j] - m);
+        for (long d = 0; d < D; d++) {
+            double s = 0;
+            for (long j = 0; j <= i; j++) s += p[j] * v[j * D + d];
+            y[i * D + d] = s / sum;
+        }
     }
 }
 """
@@ -36,6 +36,7 @@ class ModelNew(torch.nn.Module):
         self.qkv = torch.nn.Linear(dim, 3 * dim)
 
     def forward(self, x):
+        q, k, v = (t.contiguous() for t in self.qkv(x).chunk(3, dim=1))
         y = torch.empty_like(x)
-        kernel.attention(self.qkv(x), y, x.shape[0], x.shape[1])
+        kernel.attention(q, k, v, y, *x.shape)
         return y
