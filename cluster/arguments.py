@@ -65,8 +65,6 @@ def open_archive(where: str | None) -> Iterator[Archive]:
 
     Raises ConfigError when there is none: looking never makes one.
     """
-    from archive.store import Archive
-
     if where and "://" in where:
         url = where
     elif where and Path(where).is_file():
@@ -76,6 +74,9 @@ def open_archive(where: str | None) -> Iterator[Archive]:
         if not file.is_file():
             raise ConfigError(f"{file}: no such archive: the run has not measured anything")
         url = str(file.absolute())
+
+    from archive.store import Archive
+
     archive = Archive(url)
     try:
         yield archive

@@ -34,9 +34,10 @@ def train(
     fresh: Annotated[bool, typer.Option("--fresh", help="Start anew even where a run could be continued.")] = False,
 ) -> None:
     """Run contrastive RL; an unfinished run of the same configuration is continued."""
+    config = config_of(arguments or [])  # its mistakes are found before anything heavy is imported
+
     from cluster.driver import train as run_training
 
-    config = config_of(arguments or [])
     say = partial(print, flush=True)
     # Ray sets this in the processes of `ray job submit`, and deletes their working directory afterwards.
     if os.environ.get("RAY_JOB_CONFIG_JSON_ENV_VAR") and not Path(config.run.folder).is_absolute():
@@ -50,9 +51,10 @@ def serve(
     host: Annotated[str | None, typer.Option(help="Address to listen on; serving.host if left out.")] = None,
 ) -> None:
     """Serve the optimizer over HTTP: POST /v1/optimize, GET /healthz. Ctrl-C stops it."""
+    config = config_of(arguments or [])
+
     from cluster.serve import serve_command
 
-    config = config_of(arguments or [])
     wanted = {key: value for key, value in (("port", port), ("host", host)) if value is not None}
     serving = config.serving.model_copy(update=wanted)
     raise typer.Exit(serve_command(config.model_copy(update={"serving": serving})))

@@ -1,0 +1,243 @@
+"""The command line from outside: exit codes, one line for each error, nothing but JSON where JSON is promised."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from cluster.arguments import split_config
+from cluster.cli import run
+from cluster.commands_data import toml_lines
+from cluster.config import Config, load_config
+from warpsmith import __version__
+
+WARPSMITH = Path(sys.executable).with_name("warpsmith")
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "examples" / "fused_gelu"
+QUICK = ["--set", "judge.pairs=3", "--set", "judge.calls=4"]
+
+
+def call(*arguments: object, cwd: Path = ROOT, seconds: float = 200) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [WARPSMITH, *map(str, arguments)], capture_output=True, text=True, timeout=seconds, cwd=cwd, check=False
+    )
+
+
+def error_line(done: subprocess.CompletedProcess[str]) -> str:
+    """The one line of an error of use: nothing on stdout, exit code 2."""
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("warpsmith: ")
+    return line
+
+
+def test_version() -> None:
+    done = call("--version")
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"warpsmith {__version__}\n", "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["nothing"], "No such command 'nothing'"),
+        (["judge"], "Missing argument 'TASK'"),
+        (["judge", "softmax", "x.py", "--loud"], "No such option: --loud"),
+        (["tasks"], "Missing command"),
+        (["judge", "softmax", "no/such.py"], "no/such.py: no such file"),
+        (["judge", "softmaxx", EXAMPLE / "fast.py"], "did you mean 'softmax'?"),
+        (["judge", "softmax", EXAMPLE / "fast.py", "--set", "judge.pair=3"], "did you mean judge.pairs?"),
+        (["judge", "softmax", EXAMPLE / "fast.py", "--set", "judge.pairs"], "write section.key=value"),
+        (["train", "no/such.toml"], "no/such.toml: no such configuration file"),
+        (["train", "learner.lr=fast"], "learner.lr"),
+        (["config", "check", "configs/cpu.toml", "learner.rate=1"], "unknown key learner.rate"),
+        (["report", "no-such-run"], "no-such-run: no such run"),
+        (["report", "docs"], "not the folder of a run"),
+        (["archive", "stats", "--archive", "no-such-run"], "no-such-run: no such run"),
+        (["rollout", "show", "no-such-run", "1"], "no-such-run: no such run"),
+        (["submit", "configs/cpu.toml", "--address", "127.0.0.1:1"], "not a dashboard's address"),
+        (["submit", "configs/cpu.toml", "--working-dir", "no-such-folder"], "no such folder"),
+        (["serve", "--port", "0"], "greater than or equal to 1"),
+    ],
+    ids=lambda value: " ".join(map(str, value))[:40] if isinstance(value, list) else "",
+)
+def test_an_error_of_use_is_one_line_and_exit_code_2(arguments: list[object], words: str) -> None:
+    assert words in error_line(call(*arguments))
+
+
+def test_a_candidate_that_is_not_text_is_an_error_of_use(tmp_path: Path) -> None:
+    candidate = tmp_path / "kernel.py"
+    candidate.write_bytes(b"\xff\xfe\x00")
+    assert "not UTF-8 text" in error_line(call("judge", "softmax", candidate, "--json"))
+
+
+def test_a_task_that_cannot_be_used_is_an_error_of_use(tmp_path: Path) -> None:
+    task = tmp_path / "task.py"
+    task.write_text("import torch\n")
+    assert "no Model at top level" in error_line(call("judge", task, EXAMPLE / "fast.py", "--json"))
+
+
+def test_an_unforeseen_error_is_one_line_that_says_where_its_traceback_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def explode(path: object, overrides: object) -> Config:
+        raise ZeroDivisionError("two\nlines")
+
+    monkeypatch.setattr("cluster.config.load_config", explode)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    assert run(["config", "check"]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    (line,) = captured.err.splitlines()
+    found = re.fullmatch(r"warpsmith: unexpected ZeroDivisionError: two lines \(traceback in (\S+); .*\)", line)
+    assert found
+    assert "in explode" in Path(found[1]).read_text()
+
+
+def test_a_reader_that_leaves_early_is_no_error() -> None:
+    done = subprocess.run(
+        f"{WARPSMITH} config show | head -n 1", shell=True, capture_output=True, text=True, timeout=60, cwd=ROOT
+    )
+    assert done.stdout.count("\n") == 1
+    assert done.stderr == ""
+
+
+def test_config_show_is_toml_that_means_the_same() -> None:
+    done = call("config", "show", "configs/cpu.toml", "learner.lr=3e-5")
+    shown = tomllib.loads(done.stdout)
+    assert Config.model_validate(shown) == load_config(ROOT / "configs/cpu.toml", ["learner.lr=3e-5"])
+
+
+def test_config_show_json_is_what_lies_beside_a_run() -> None:
+    assert json.loads(call("config", "show", "--json").stdout) == load_config().model_dump(mode="json")
+
+
+def test_unset_keys_are_comments() -> None:
+    lines = list(toml_lines({"a": {"b": None, "c": [1, "x"], "d": {}}, "e": True}))
+    assert lines == ["# a.b is not set", 'a.c = [1, "x"]', "a.d = {}", "e = true"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ([], (None, [])),
+        (["configs/cpu.toml"], ("configs/cpu.toml", [])),
+        (["run.steps=2"], (None, ["run.steps=2"])),
+        (["x.toml", "run.steps=2"], ("x.toml", ["run.steps=2"])),
+    ],
+)
+def test_the_configuration_file_may_be_left_out(arguments: list[str], expected: tuple[str | None, list[str]]) -> None:
+    assert split_config(arguments) == expected
+
+
+def test_tasks_are_listed_and_shown() -> None:
+    listed = call("tasks", "list")
+    assert listed.returncode == 0
+    assert "softmax" in listed.stdout
+    shown = call("tasks", "show", EXAMPLE)
+    assert shown.returncode == 0
+    assert (EXAMPLE / "task.py").read_text() in shown.stdout
+
+
+def test_a_candidate_that_is_not_python_is_a_verdict(tmp_path: Path) -> None:
+    candidate = tmp_path / "kernel.py"
+    candidate.write_text("def ModelNew(:\n")
+    done = call("judge", EXAMPLE / "task.py", candidate, "--json")
+    assert done.returncode == 1, done.stderr
+    (line,) = done.stdout.splitlines()
+    assert json.loads(line)["status"] == "compile_error"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "statuses", "code"),
+    [
+        ("slow.py", {"correct"}, 0),
+        ("wrong.py", {"incorrect"}, 1),
+        ("cheat.py", {"incorrect", "rejected", "runtime_error"}, 1),
+    ],
+)
+def test_judge_prints_one_json_object_and_its_exit_code_says_the_verdict(
+    name: str, statuses: set[str], code: int
+) -> None:
+    done = call("judge", EXAMPLE / "task.py", EXAMPLE / name, "--json", *QUICK)
+    assert done.returncode == code, done.stdout + done.stderr
+    (line,) = done.stdout.splitlines()
+    verdict = json.loads(line)
+    assert verdict["status"] in statuses, verdict["message"]
+    assert set(verdict) >= {
+        "speedup",
+        "speedup_low",
+        "speedup_high",
+        "baselines",
+        "phase_seconds",
+        "sandbox",
+        "hardware",
+    }
+
+
+@pytest.mark.slow
+def test_judge_without_json_is_for_readers(tmp_path: Path) -> None:
+    done = call("judge", EXAMPLE, EXAMPLE / "fast.py", *QUICK)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "against eager" in done.stdout
+    assert "99% interval" in done.stdout
+    assert "isolation:" in done.stdout
+
+
+@pytest.mark.slow
+def test_what_a_candidate_prints_does_not_reach_stdout(tmp_path: Path) -> None:
+    candidate = tmp_path / "loud.py"
+    loud = "import os\nprint('loud')\nos.write(1, b'louder')\n"
+    candidate.write_text(loud + (EXAMPLE / "slow.py").read_text())
+    done = call("judge", EXAMPLE, candidate, "--json", *QUICK)
+    assert json.loads(done.stdout)["status"] in {"correct", "win", "runtime_error"}
+
+
+@pytest.mark.slow
+def test_a_task_whose_code_fails_is_an_error_of_use(tmp_path: Path) -> None:
+    task = tmp_path / "task.py"
+    source = (EXAMPLE / "task.py").read_text()
+    task.write_text(source + "\n\ndef get_inputs():\n    raise RuntimeError('no inputs today')\n")
+    assert "no inputs today" in error_line(call("judge", task, EXAMPLE / "slow.py", "--json"))
+
+
+@pytest.mark.slow
+def test_ctrl_c_while_judging_ends_at_once_and_leaves_nothing() -> None:
+    import psutil
+
+    process = subprocess.Popen(
+        [WARPSMITH, "judge", EXAMPLE, EXAMPLE / "slow.py"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        env=os.environ | {"PYTHONUNBUFFERED": "1"},
+    )
+    try:
+        children: list[psutil.Process] = []
+        for _ in range(600):
+            children = psutil.Process(process.pid).children(recursive=True)
+            if len(children) >= 2:
+                break
+            time.sleep(0.05)
+        assert children, "the judge never started its helpers"
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+    finally:
+        process.kill()
+    assert process.returncode == 130, out + err
+    assert out == ""
+    assert [line for line in err.splitlines() if line.startswith("warpsmith: interrupted")]
+    assert "Traceback" not in err
+    assert not psutil.wait_procs(children, timeout=10)[1]
