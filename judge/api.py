@@ -21,7 +21,7 @@ from pathlib import Path
 
 from judge.compiler import Compiler
 from judge.errors import JudgeError, SandboxError
-from judge.jail import LAYERS
+from judge.jail import LAYERS, REQUIRED
 from judge.lease import Lease
 from judge.player import ErrorTally, Player, candidate_blamed
 from judge.process import ForeignFailure, Zygote
@@ -136,7 +136,7 @@ class Judge:
         return bank
 
     def _check_sandbox(self, reference: Reference) -> None:
-        absent = [layer for layer in LAYERS if layer not in reference.layers]
+        absent = [layer for layer in REQUIRED if layer not in reference.layers]
         if self.settings.require_sandbox and absent:
             reasons = "; ".join(f"{layer}: {reference.missing.get(layer, 'not raised')}" for layer in absent)
             raise SandboxError(f"judge.require_sandbox is set and this machine lacks {reasons}")

@@ -10,6 +10,7 @@ waits for it and kills it, no zygote between.
 from __future__ import annotations
 
 import array
+import contextlib
 import ctypes
 import gc
 import json
@@ -133,7 +134,8 @@ def _become(
     if compiling:
         os.setsid()
         if uid is not None:
-            os.chown(scratch, uid, uid)
+            with contextlib.suppress(OSError):  # a user namespace without that uid: it cannot be taken on either
+                os.chown(scratch, uid, uid)
     more, lacking = jail.drop_privileges(uid)
     raised += more
     missing |= lacking

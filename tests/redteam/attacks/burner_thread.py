@@ -8,7 +8,12 @@ import warpsmith
 
 SOURCE = r"""
 extern "C" void f(const float* x, const float* b, float* y, long n) {
-    for (int again = 0; again < 30; again++) for (long i = 0; i < n; i++) { asm volatile("" ::: "memory"); float t = x[i] * 2.0f + b[i]; y[i] = (t > 0 ? t : 0) * x[i] + 1.0f; }
+    for (int again = 0; again < 30; again++)
+        for (long i = 0; i < n; i++) {
+            asm volatile("" ::: "memory");
+            float t = x[i] * 2.0f + b[i];
+            y[i] = (t > 0 ? t : 0) * x[i] + 1.0f;
+        }
 }
 """
 kernel = warpsmith.load_cpp(SOURCE)
