@@ -32,7 +32,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     """The wheel, built from a copy of the sources: a build leaves files beside them."""
     folder = tmp_path_factory.mktemp("wheel")
     source = folder / "source"
-    ignored = shutil.ignore_patterns(".venv", ".git", "runs", ".cache", "wandb", "__pycache__", ".*_cache", "build")
+    ignored = shutil.ignore_patterns(
+        ".venv", ".git", "runs", ".cache", "wandb", "__pycache__", ".*_cache", ".hypothesis", "build"
+    )
     shutil.copytree(ROOT, source, ignore=ignored, ignore_dangling_symlinks=True)
     command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--disable-pip-version-check"]
     built = subprocess.run(
