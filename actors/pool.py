@@ -48,7 +48,8 @@ class Role:
     actor_class: type[Member]
     start: dict[str, Any] = field(default_factory=dict)
     """Keyword arguments of the member's ``start``."""
-    num_cpus: float = 1
+    num_cpus: float = 0.5
+    """Half: on a small machine the roles take turns, and all of them must fit on two CPUs."""
     num_gpus: float = 0
     env: dict[str, str] = field(default_factory=dict)
     """Environment variables of the actor's process."""

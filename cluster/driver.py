@@ -8,15 +8,12 @@ it names is complete. Every random choice of a step comes from (seed, step), so 
 
 from __future__ import annotations
 
-import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 
 from archive.store import Archive
 from cluster.config import Config
+from cluster.interrupts import sigterm_as_interrupt
 from cluster.run import PROBE_TEXT, Run, resolve_tasks
 from cluster.run_folder import RunFolder, RunState, open_run
 from cluster.session import Say, open_session
@@ -35,7 +32,7 @@ def train(config: Config, *, fresh: bool = False, say: Say = print) -> int:
     folder, state, message = open_run(config, fresh=fresh)
     say(message)
     try:
-        with _sigterm_as_interrupt():
+        with sigterm_as_interrupt():
             say(f"model {config.model.path}")
             model_dir = prepare_model(config.model.path)
             _run_stages(config, folder, state, tasks, model_dir, say)
@@ -47,8 +44,8 @@ def train(config: Config, *, fresh: bool = False, say: Say = print) -> int:
 def _run_stages(
     config: Config, folder: RunFolder, state: RunState, tasks: tuple[Task, ...], model_dir: Path, say: Say
 ) -> None:
-    from cluster.report import summary_table, write_report
     from cluster.judging import judge_experts
+    from cluster.report import summary_table, write_report
     from cluster.stages import contrastive_step, restore_weights, supervised_updates
     from cluster.tracking import Tracker
     from learner.rewards import RunningReward
@@ -97,17 +94,3 @@ def _run_stages(
         report = write_report(folder.path)
         say(summary_table(folder.path))
         say(f"report: {report}")
-
-
-@contextmanager
-def _sigterm_as_interrupt() -> Iterator[None]:
-    """SIGTERM unwinds like Ctrl-C, so that actors are closed and the report is written."""
-
-    def interrupt(signum: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

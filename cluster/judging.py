@@ -6,12 +6,13 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from actors.types import JudgeJob
+from actors.types import JudgeJob, JudgeResult
 from archive.types import Record
 from cluster.run import Run
 from judge.types import Candidate, Status, Verdict
 from search.fingerprint import fingerprint
 from search.types import Completion, Parsed, Prompt
+from tasks.errors import TaskError
 from tasks.experts import expert_kernels
 from tasks.types import Task
 
@@ -47,6 +48,7 @@ def judge_experts(run: Run) -> None:
         run.say(f"judging {len(jobs)} expert kernels")
     for number, result in enumerate(run.session.evaluators.judge(jobs), start=1):
         task, kernel = kernels[result.job.job_id]
+        _raise_task_error(result)
         record = Record(
             record_id=result.job.job_id,
             run_id=run.state.run_id,
@@ -89,18 +91,25 @@ def judge_step(run: Run, asked: Sequence[Asked]) -> list[Record]:
     done = len(asked) - len(jobs) - len(twins)
     for result in run.session.evaluators.judge(jobs):
         a = waiting[result.job.job_id]
+        _raise_task_error(result)
         record = _keep(run, a, result.verdict)
         records[record.record_id] = record
-        known[(a.task.task_id, fingerprint(record.code))] = result.verdict
+        known[(a.task.task_id, fingerprint(record.code))] = record.verdict
         done += 1
         run.say(f"  {done}/{len(asked)} {a.task.name} #{a.completion.index}: {describe(result.verdict)}")
     for a in twins:
         assert a.parsed.candidate is not None
-        verdict = known[(a.task.task_id, fingerprint(a.parsed.candidate.code))]
-        assert verdict is not None, "every candidate of this step has been judged above"
-        copied = verdict.model_copy(update={"flags": tuple(dict.fromkeys((*verdict.flags, COPY)))})
+        original = known[(a.task.task_id, fingerprint(a.parsed.candidate.code))]
+        assert original is not None, "every candidate of this step has been judged above"
+        copied = original.model_copy(update={"flags": tuple(dict.fromkeys((*original.flags, COPY)))})
         records[_asked_id(run, a)] = _keep(run, a, copied)
     return [records[_asked_id(run, a)] for a in asked]
+
+
+def _raise_task_error(result: JudgeResult) -> None:
+    """A task whose own code fails can teach nothing: the run stops with the task's line."""
+    if result.task_error:
+        raise TaskError(result.task_error)
 
 
 def _known_verdicts(run: Run, task_ids: set[str]) -> dict[tuple[str, str], Verdict | None]:

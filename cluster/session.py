@@ -83,6 +83,8 @@ def open_session(config: Config, model_dir: Path, work_dir: Path, on_event: Say)
             seed=config.run.seed,
         )
         stack.callback(learner.close)
+        for part in (evaluators, rollout, learner):
+            part.wait_ready()
         yield Session(
             rollout=rollout,
             evaluators=evaluators,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -60,11 +61,15 @@ def save_progress(run: Run, **changes: Any) -> None:
     """Checkpoint the learner, then name the checkpoint in state.json: a kill between the two loses one update only."""
     version = run.session.learner.policy_version
     name = f"v{version:06d}"
-    run.session.learner.save(run.folder.checkpoints / name)
+    if name != run.state.checkpoint:  # a step that changed no weights (all advantages 0, no KL) keeps the last one
+        run.session.learner.save(run.folder.checkpoints / name)
     run.state = run.state.model_copy(
         update={"checkpoint": name, "policy_version": version, "rewards": run.rewards.state(), **changes}
     )
     run.folder.write_state(run.state)
+    for old in sorted(run.folder.checkpoints.glob("v*"))[: -run.config.learner.keep_versions]:
+        if old.name != name:
+            shutil.rmtree(old, ignore_errors=True)
 
 
 def supervised_updates(run: Run) -> None:

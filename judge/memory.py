@@ -104,7 +104,7 @@ def read_tensor(pid: int, spec: TensorSpec) -> Array:
 
     Raises OSError when the process has no such memory (or is gone).
     """
-    data = np.empty(spec.shape, NUMPY_TYPES[spec.dtype])
+    data: NDArray[np.generic] = np.empty(spec.shape, NUMPY_TYPES[spec.dtype])
     done = 0
     while done < data.nbytes:
         local = _Vector(data.ctypes.data + done, data.nbytes - done)

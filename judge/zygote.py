@@ -18,7 +18,6 @@ import os
 import resource
 import signal
 import socket
-import sys
 import traceback
 from pathlib import Path
 from typing import Any
@@ -38,7 +37,8 @@ def main() -> None:
     os.sched_setaffinity(0, order["cores"])
     _import_everything(order["threads"])
     address_space = _address_space()
-    layers, missing = [], {}
+    layers: list[str] = []
+    missing: dict[str, str] = {}
     root = Path(order["root"])
     try:
         layers, missing = jail.enter_namespaces()
@@ -164,7 +164,3 @@ def _become(
         command = request["command"]
         os.execve(command[0], command, {"PATH": "/usr/bin:/bin", "LANG": "C", "TMPDIR": scratch})
     runner.serve(socket.socket(fileno=wire), tuple(raised), missing)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
