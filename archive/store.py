@@ -108,7 +108,7 @@ class Archive:
             self._ensure_schema()
 
     def add(self, record: Record) -> bool:
-        """Keep a record; durable when this returns. False when its record_id was there already: then nothing changes."""
+        """Keep a record; durable when this returns. False when its record_id was there: then nothing changes."""
         return self.add_many([record]) == 1
 
     def add_many(self, records: Iterable[Record]) -> int:
