@@ -97,6 +97,7 @@ class Optimizer:
                 raise
 
     def _optimize(self, request: OptimizeRequest, stop: threading.Event) -> Answer:
+        from search.errors import SearchError
         from serving.optimizer import optimize_task
         from tasks.errors import TaskError
         from tasks.loader import parse_task, suite_task
@@ -111,7 +112,7 @@ class Optimizer:
                 budget_seconds=request.budget_seconds,
                 should_stop=stop.is_set,
             )
-        except TaskError as error:
+        except (TaskError, SearchError) as error:  # the request's task cannot be used
             return Answer(status=422, body={"error": " ".join(str(error).split())})
         except WarpsmithError as error:
             return Answer(status=500, body={"error": " ".join(str(error).split())})
