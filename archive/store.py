@@ -319,7 +319,7 @@ def _to_row(record: Record) -> dict[str, Any]:
         **{name: getattr(record, name) for name in _COLUMNS},
         **{name: getattr(record.verdict, name) for name in _VERDICT_FIELDS},
         "parents": list(record.parents),
-        "verdict": _finite(record.verdict.model_dump(mode="json")),
+        "verdict": finite(record.verdict.model_dump(mode="json")),
         "created_at": record.created_at.isoformat(),
     }
 
@@ -333,12 +333,12 @@ def _from_row(row: Any) -> Record:
     )
 
 
-def _finite(value: Any) -> Any:
-    """JSON has no infinity and no NaN (PostgreSQL refuses them): as text, which Verdict reads back as numbers."""
+def finite(value: Any) -> Any:
+    """A dump whose infinities and NaNs are text, which JSON lacks (PostgreSQL refuses them); Verdict reads it back."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
+        return {key: finite(item) for key, item in value.items()}
     return value
 
 
