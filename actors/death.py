@@ -13,14 +13,18 @@ from typing import Any
 from actors.member import Birth
 
 
+GRACE_SECONDS = 1.0
+
+
 def kill(handle: Any, birth: Birth | None) -> None:
-    """Kills an actor without a restart. Its process on this machine is sent SIGKILL too: a process that is stopped or
-    stuck in the kernel does not read Ray's message."""
+    """Kills an actor without a restart. Its process on this machine is sent SIGKILL when it does not go by itself: one
+    that is stopped or stuck in the kernel does not read Ray's message. (At once would do too, but Ray then reports a
+    crash to the user.)"""
     import ray
 
     with suppress(ValueError, ray.exceptions.RayError):  # an actor that has died already
         ray.kill(handle, no_restart=True)
-    if birth is not None and _is_here(birth) and _alive(birth.pid):
+    if birth is not None and _is_here(birth) and not wait_gone([birth], time.monotonic() + GRACE_SECONDS):
         with suppress(ProcessLookupError):
             os.kill(birth.pid, signal.SIGKILL)
 
