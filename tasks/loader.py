@@ -106,7 +106,12 @@ def variant_source(source: str, constants: dict[str, Any]) -> str:
 
     Raises TaskError for a constant that has no such line, or a value that is not a literal.
     """
-    values = {name: _literal_text(name, value) for name, value in constants.items()}
+    for name, value in constants.items():
+        if not _is_literal(value):
+            raise TaskError(
+                f"{name}: {_shown(repr(value))} is not a literal; give numbers, strings, lists and the like"
+            )
+    values = {name: repr(value) for name, value in constants.items()}
     nodes = _assignments(_parse(source, None))
     if missing := sorted(set(values) - set(nodes)):
         raise TaskError(f"{missing[0]}: no top-level line {missing[0]} = ... to replace; add one")
@@ -222,7 +227,10 @@ def _variants(constants: _Constants) -> tuple[Variant, ...]:
                 raise constants.error(
                     "VARIANTS", f"variant {name!r} replaces {constant}, which is no constant; {remedy}"
                 )
-            _literal_text(constant, value)
+            if not _is_literal(value):
+                raise constants.error(
+                    "VARIANTS", f"variant {name!r} gives {constant} a value that is not a literal; use finite numbers"
+                )
     for name in held_out:
         if name not in named:
             known = ", ".join(named) or "none"
@@ -265,15 +273,12 @@ def _variant_dict(value: Any) -> dict[str, dict[str, Any]] | None:
     return value if is_dict and all(isinstance(c, str) for v in value.values() for c in v) else None
 
 
-def _literal_text(name: str, value: Any) -> str:
-    """Source text of a value; it must be one that comes back from its text (no inf, no objects)."""
-    text = repr(value)
+def _is_literal(value: Any) -> bool:
+    """Whether the value comes back from its text: not so for infinities and objects."""
     try:
-        if ast.literal_eval(text) == value:
-            return text
+        return bool(ast.literal_eval(repr(value)) == value)
     except (ValueError, SyntaxError, TypeError):
-        pass
-    raise TaskError(f"{name}: {_shown(text)} is not a literal; variants hold numbers, strings, lists and the like")
+        return False
 
 
 def _replace(lines: list[bytes], node: ast.expr, text: str) -> None:

@@ -2,10 +2,10 @@ import torch
 
 LEVEL = 3
 BATCH = 4
-DIM = 256
-HIDDEN = 2048
+DIM = 512
+HIDDEN = 1024
 VARIANTS = {
-    "wide": {"BATCH": 8, "DIM": 128, "HIDDEN": 512},
+    "wide": {"BATCH": 8, "DIM": 128, "HIDDEN": 640},
     "odd": {"BATCH": 5, "DIM": 67, "HIDDEN": 259},
 }
 HELD_OUT = ("odd",)
