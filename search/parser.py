@@ -202,7 +202,8 @@ def _fault(code: str) -> tuple[str, int]:
             tree = ast.parse(code)
     except SyntaxError as error:
         line = error.lineno or 0
-        return f"code is not Python: line {line}: {' '.join(str(error.msg).split())[:200]}", line
+        where = f"line {line}: " if line else ""
+        return f"code is not Python: {where}{' '.join(str(error.msg).split())[:200]}", line
     except (ValueError, RecursionError, MemoryError) as error:
         return f"code is not Python: {' '.join(str(error).split())[:200] or 'nested too deeply'}", 0
     if not any(isinstance(node, ast.ClassDef) and node.name == "ModelNew" for node in tree.body):
