@@ -96,10 +96,14 @@ def export(
     out: Annotated[Path | None, typer.Option(help="File to write; stdout if left out.")] = None,
 ) -> None:
     """Write a record's kernel as a stand-alone file that needs torch and a compiler only."""
-    from archive.standalone import export_candidate
-
     with open_archive(where) as archive:
-        text = export_candidate(find_record(archive, record))
+        found = find_record(archive, record)
+
+    from archive.standalone import export_candidate
+    from tasks.loader import suite_tasks
+
+    task = next((task for task in suite_tasks() if task.task_id == found.task_id), None)
+    text = export_candidate(found, task)
     if out is None:
         typer.echo(text, nl=False)
         return

@@ -132,7 +132,7 @@ def _report(result: OptimizeResult, path: Path, url: str) -> int:
     from archive.standalone import export_candidate
 
     verdict = result.best.verdict
-    write_text(path, export_candidate(result.best))
+    write_text(path, export_candidate(result.best, result.task))
     print(
         f"best: {verdict.speedup:.2f}x, 99% interval [{verdict.speedup_low:.2f}, {verdict.speedup_high:.2f}] against "
         f"{verdict.best_baseline}, confirmed on new process pairs; written by {result.best.source}"

@@ -57,7 +57,8 @@ def _serve(service: Service, host: str, port: int) -> None:
         while True:
             time.sleep(1)
     finally:
-        serve.shutdown()
+        # The application only: Serve itself goes with the local cluster, and is not ours on another.
+        serve.delete(APP)
 
 
 def service_of(config: Config) -> Service:

@@ -141,6 +141,21 @@ async def _say_http_error(request: Request, error: HTTPException) -> JSONRespons
     return JSONResponse({"error": str(error.detail)}, status_code=error.status_code, headers=error.headers)
 
 
+async def read_body(request: Request, most: int) -> bytes:
+    """The body; RequestError 413 as soon as it is longer than `most` bytes, whatever its header says."""
+    body = b""
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > most:
+            raise RequestError(413, f"the body is longer than {most} bytes")
+    return body
+
+
+async def _value(response: Any) -> Any:
+    return await response
+
+
+# serve.ingress copies the routes when it decorates: what they use must stand above them.
 @serve.deployment(name="front")
 @serve.ingress(api)
 class Front:
@@ -179,20 +194,6 @@ class Front:
         except Exception as error:  # a dead replica shows as one of many of Ray's errors
             return JSONResponse({"status": "down", "error": type(error).__name__}, status_code=503)
         return JSONResponse({"status": "ok", "policy_version": version, "requests": self._inside})
-
-
-async def read_body(request: Request, most: int) -> bytes:
-    """The body; RequestError 413 as soon as it is longer than `most` bytes, whatever its header says."""
-    body = b""
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > most:
-            raise RequestError(413, f"the body is longer than {most} bytes")
-    return body
-
-
-async def _value(response: Any) -> Any:
-    return await response
 
 
 def build_app(service: Service) -> Application:
