@@ -1,4 +1,4 @@
-"""Ends actors for good, and waits until they are gone."""
+"""Ends actors for good, waits until they are gone, and says what others died of."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from actors.member import Birth
-
 
 GRACE_SECONDS = 1.0
 
@@ -37,6 +36,13 @@ def wait_gone(births: Sequence[Birth], end: float) -> bool:
             return False
         time.sleep(0.02)
     return True
+
+
+def cause_of(error: Exception) -> str:
+    """Why Ray could not bring a result, in a few words."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    cause = next((line for line in lines if "reason" in line.lower() or "killed" in line.lower()), "")
+    return f"{type(error).__name__}{': ' + cause[:160] if cause else ''}"
 
 
 def _is_here(birth: Birth) -> bool:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from actors.evaluator import EvaluatorActor
 from actors.ledger import Outcome, Work
 from actors.member import Member
-from actors.pool import Pool, Role
+from actors.pool import Pool
+from actors.seats import Role
 from actors.settings import EvaluatorSettings, Timeouts
 from actors.types import Failure, JudgeJob, JudgeResult
 from judge.errors import SandboxError

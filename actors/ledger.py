@@ -45,7 +45,6 @@ class Task:
 
     work: Work
     attempts: int = 0
-    losses: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,13 +22,13 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from actors.death import kill, wait_gone
+from actors.death import cause_of, kill, wait_gone
 from actors.errors import ActorError
 from actors.ledger import Call, Ledger, Outcome, Task, Work
-from actors.member import Birth, Member
+from actors.member import Birth
+from actors.seats import Role, Seat, State
 from actors.settings import Timeouts
 from actors.types import Failure
 from warpsmith import WarpsmithError
@@ -37,50 +37,6 @@ POLL_SECONDS = 0.02
 """The manager's fetch waits for all calls or for its timeout; this is how late a single result is noticed."""
 FAILED_STARTS = 3
 """So many in a row and a seat stays empty."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Role:
-    """What the members of a pool are."""
-
-    name: str
-    """For messages: "evaluator"."""
-    actor_class: type[Member]
-    start: dict[str, Any] = field(default_factory=dict)
-    """Keyword arguments of the member's ``start``."""
-    num_cpus: float = 0.5
-    """Half: on a small machine the roles take turns, and all of them must fit on two CPUs."""
-    num_gpus: float = 0
-    env: dict[str, str] = field(default_factory=dict)
-    """Environment variables of the actor's process."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class State:
-    """What every member must be told before it works, such as the current weights."""
-
-    key: Hashable
-    method: str
-    kwargs: dict[str, Any]
-    timeout: float
-
-
-@dataclass(kw_only=True)
-class _Seat:
-    """A place in the pool; its occupant changes, its index does not."""
-
-    index: int
-    incarnation: int = -1
-    actor_id: int = -1
-    handle: Any = None
-    phase: Literal["starting", "ready", "empty"] = "empty"
-    state_key: Hashable = None
-    birth: Birth | None = None
-    fillings: int = 0
-    failed_starts: int = 0
-    """In a row; members that started but could not take the state count too."""
-    retry_at: float = 0.0
-    last_failure: str = ""
 
 
 class Pool:
@@ -120,15 +76,22 @@ class Pool:
         self._broadcasts = 0
         self._last_turn, self._grace = time.monotonic(), 0.0
         self._was_ready = False
+        self._refusal: Exception | None = None
         self._closed = False
-        self._seats = [_Seat(index=index) for index in range(size)]
+        self._seats = [Seat(index=index) for index in range(size)]
         for seat in self._seats:
             self._fill(seat)
 
     # -- what callers use ---------------------------------------------------------------------------------------
 
     def submit(self, work: Work) -> None:
-        """Queues a work; ``collect`` gives its outcome. Raises ValueError for an id that is in use."""
+        """Queues a work; ``collect`` gives its outcome.
+
+        Raises:
+            ValueError: its id is in use.
+            ActorError: the pool is closed, or no member is left.
+        """
+        self._check_anyone()
         self._ledger.add(work)
 
     def collect(self, seconds: float) -> list[Outcome]:
@@ -179,6 +142,7 @@ class Pool:
 
     def wait_ready(self) -> None:
         """Until every seat is taken by a member that has the current state, or is given up. Raises as ``collect``."""
+        self._check_anyone()
         while any(s.phase == "starting" or (s.phase == "ready" and not self._is_current(s)) for s in self._seats):
             self._turn()
 
@@ -245,10 +209,7 @@ class Pool:
 
     def _turn(self) -> None:
         """Fetch, watch, replace, re-sync, hand out."""
-        if self._closed:
-            raise ActorError(f"the {self.role.name} pool is closed")
-        if all(seat.phase == "empty" for seat in self._seats):
-            raise ActorError(self._nobody())
+        self._check_anyone()
         lost: dict[int, str] = {}
         if self._ledger.in_flight:
             for result in self._manager.fetch_ready_async_reqs(timeout_seconds=POLL_SECONDS):
@@ -256,7 +217,7 @@ class Pool:
                 if call is None:
                     continue
                 # The calls of a lost member stay in the ledger until _replace has requeued their work.
-                reason = self._take(call, result.get()) if result.ok else _death(result.get())
+                reason = self._take(call, result.get()) if result.ok else cause_of(result.get())
                 if reason:
                     lost.setdefault(call.incarnation, reason)
         else:
@@ -274,6 +235,16 @@ class Pool:
                 self._bring_state(seat)
         self._hand_out()
         self._drop_hopeless()
+        if self._refusal is not None:
+            refusal, self._refusal = self._refusal, None
+            raise refusal
+        self._check_anyone()
+
+    def _check_anyone(self) -> None:
+        if self._closed:
+            raise ActorError(f"the {self.role.name} pool is closed")
+        if all(seat.phase == "empty" for seat in self._seats):
+            raise ActorError(self._nobody())
 
     def _clock(self) -> float:
         """time.monotonic() for deadlines: results that came while nobody used the pool get time to be fetched."""
@@ -297,7 +268,12 @@ class Pool:
             if failure.error is not None and (call.kind == "state" or not self._was_ready):
                 # The same would happen in every member: what the configuration, or the caller, asks is impossible.
                 self._ledger.close(call.call_id)
-                raise failure.error
+                if call.kind == "state" and (self._state is None or call.key != self._state.key):
+                    return ""  # one member's refusal was enough: that state has been withdrawn
+                self._refusal = failure.error
+                if call.kind == "start":
+                    self._give_up(seat, failure.message)
+                return ""
             return f"{call.method} failed: {failure.kind}: {failure.message}"
         else:
             self._ledger.close(call.call_id)
@@ -311,35 +287,40 @@ class Pool:
 
     def _overdue(self, call: Call) -> str:
         reason = f"no answer to {call.method} within {call.timeout:g} s"
-        return f"{reason}; {self._resources()}" if call.kind == "start" else reason
+        return f"{reason}; {self.role.shortage()}" if call.kind == "start" else reason
 
-    def _replace(self, seat: _Seat, reason: str) -> None:
+    def _replace(self, seat: Seat, reason: str) -> None:
         calls = self._ledger.calls_of(seat.incarnation)
         for call in calls:
             self._ledger.close(call.call_id)
         kinds = {call.kind for call in calls}
         tasks = [call.task for call in calls if call.task is not None and self._ledger.is_open(call.task)]
-        self._manager.remove_actor(seat.actor_id)
-        kill(seat.handle, seat.birth)
-        seat.last_failure = reason
+        self._remove(seat, reason)
         # Calls are served in order: the oldest was with the actor, those behind it had not begun.
         requeued = sum(self._lose(task, reason, charged=number == 0) for number, task in reversed([*enumerate(tasks)]))
         seat.failed_starts = seat.failed_starts + 1 if kinds & {"start", "state"} else 0
         pending = "start" in kinds and reason.startswith("no answer")
         if seat.failed_starts >= FAILED_STARTS or pending:
-            seat.phase, seat.handle, seat.retry_at = "empty", None, time.monotonic() + self._timeouts.actor_start
-            self._say(f"{self.role.name} {seat.index} given up: {reason}")
-            if all(other.phase == "empty" for other in self._seats):
-                raise ActorError(self._nobody())
+            self._give_up(seat, reason)
             return
         self._say(f"{self.role.name} {seat.index} lost ({reason}): replaced, {requeued} work(s) requeued")
         self._fill(seat)
+
+    def _remove(self, seat: Seat, reason: str) -> None:
+        if seat.handle is not None:
+            self._manager.remove_actor(seat.actor_id)
+            kill(seat.handle, seat.birth)
+        seat.phase, seat.handle, seat.last_failure = "empty", None, reason
+
+    def _give_up(self, seat: Seat, reason: str) -> None:
+        self._remove(seat, reason)
+        seat.retry_at = time.monotonic() + self._timeouts.actor_start
+        self._say(f"{self.role.name} {seat.index} given up: {reason}")
 
     def _lose(self, task: Task, reason: str, *, charged: bool) -> bool:
         """Requeues a work, or ends it when it was lost too often; says whether it was requeued."""
         if charged:
             task.attempts += 1
-            task.losses.append(reason)
             if task.attempts > self._max_retries:
                 message = f"{task.work.method} lost {task.attempts} {self.role.name}s, the last time: {reason}"
                 self._finish(task, Failure(kind="Lost", message=message), None)
@@ -352,7 +333,7 @@ class Pool:
             attempts = task.attempts + (seat is not None)
             self._outcomes.append(Outcome(work=task.work, value=value, seat=seat, attempts=attempts))
 
-    def _fill(self, seat: _Seat) -> None:
+    def _fill(self, seat: Seat) -> None:
         import ray
 
         role = self.role
@@ -367,12 +348,12 @@ class Pool:
         seat.phase, seat.birth, seat.state_key = "starting", None, None
         self._call(seat, "start", "start", role.start, self._timeouts.actor_start)
 
-    def _bring_state(self, seat: _Seat) -> None:
+    def _bring_state(self, seat: Seat) -> None:
         state = self._state
         assert state is not None
         self._call(seat, "state", state.method, state.kwargs, state.timeout, key=state.key)
 
-    def _is_current(self, seat: _Seat) -> bool:
+    def _is_current(self, seat: Seat) -> bool:
         return self._state is None or seat.state_key == self._state.key
 
     def _hand_out(self) -> None:
@@ -385,7 +366,7 @@ class Pool:
             if seat is None or not self._call(seat, "work", work.method, work.kwargs, work.timeout, task=task):
                 self._ledger.queue.append(task)
 
-    def _seat_for(self, work: Work) -> _Seat | None:
+    def _seat_for(self, work: Work) -> Seat | None:
         """The least busy member that may do it now."""
         filled = [seat for seat in self._seats if seat.phase != "empty"]
         allowed = [s for s in filled if s.index == work.seat or work.seat is None]
@@ -410,7 +391,7 @@ class Pool:
 
     def _call(
         self,
-        seat: _Seat,
+        seat: Seat,
         kind: Literal["start", "state", "work"],
         method: str,
         kwargs: dict[str, Any],
@@ -441,29 +422,8 @@ class Pool:
         )
         return True
 
-    # -- words --------------------------------------------------------------------------------------------------
-
-    def _resources(self) -> str:
-        import ray
-
-        asked = {"CPU": self.role.num_cpus} | ({"GPU": self.role.num_gpus} if self.role.num_gpus else {})
-        free = ray.available_resources()
-        total = ray.cluster_resources()
-        told = [
-            f"asked for {amount:g} {name}, {free.get(name, 0):g} of {total.get(name, 0):g} free"
-            for name, amount in asked.items()
-        ]
-        return "; ".join(told)
-
     def _nobody(self) -> str:
         reason = next((seat.last_failure for seat in self._seats if seat.last_failure), "none was started")
         where = f"all {len(self._seats)} {self.role.name} actors are gone and none could be started"
-        hint = "" if "asked for" in reason else f"; {self._resources()}"
+        hint = "" if "asked for" in reason else f"; {self.role.shortage()}"
         return f"{where}; the last: {reason}{hint}"
-
-
-def _death(error: Exception) -> str:
-    """Why Ray could not bring a result, in a few words."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    cause = next((line for line in lines if "reason" in line.lower() or "killed" in line.lower()), "")
-    return f"{type(error).__name__}{': ' + cause[:160] if cause else ''}"

@@ -10,8 +10,9 @@ from typing import Any
 
 from actors.errors import ActorError
 from actors.ledger import Work
-from actors.pool import Pool, Role, State
+from actors.pool import Pool
 from actors.rollout import REFUSED, RolloutActor, engine_env
+from actors.seats import Role, State
 from actors.settings import RolloutSettings, Timeouts
 from actors.types import Failure
 from learner.types import WeightsVersion

@@ -17,7 +17,8 @@ import pytest
 from actors.errors import ActorError
 from actors.ledger import Work
 from actors.member import Birth, FatalError, Member
-from actors.pool import Pool, Role, State
+from actors.pool import Pool
+from actors.seats import Role, State
 from actors.settings import Timeouts
 from actors.types import Failure
 
@@ -83,9 +84,6 @@ class Worker(Member):
 
     def state_now(self) -> tuple[int, Any]:
         return self.incarnation, self.state
-
-    def __reduce__(self) -> str:  # never sent anywhere
-        raise TypeError
 
 
 # Workers of Ray cannot import a test file.
@@ -240,6 +238,9 @@ def test_a_start_that_warpsmith_refuses_is_raised_as_it_is(make_pool: Any) -> No
     pool, _ = make_pool(size=2, start={"refuse": "own"})
     with pytest.raises(ActorError, match=r"^no such model: /nowhere$"):
         pool.wait_ready()
+    with pytest.raises(ActorError, match="no such model: /nowhere"):  # and again, instead of a wait for nobody
+        pool.wait_ready()
+        list(pool.run(works(1)))
 
 
 def test_actors_that_die_while_starting_are_named_after_some_tries(make_pool: Any) -> None:
@@ -281,5 +282,6 @@ def test_close_leaves_no_process(make_pool: Any) -> None:
     pool.close()
     assert not [pid for pid in pids if psutil.pid_exists(pid)]
     pool.close()
-    with pytest.raises(ActorError, match="closed"):
-        list(pool.run(works(1)))
+    for use in (pool.wait_ready, lambda: list(pool.run(works(1)))):
+        with pytest.raises(ActorError, match="closed"):
+            use()

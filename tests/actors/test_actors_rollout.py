@@ -18,6 +18,7 @@ import pytest
 
 from actors.errors import ActorError
 from actors.pools import LearnerClient, RolloutPool
+from actors.rollout import PREFILL_TOKENS
 from actors.settings import RolloutSettings, Timeouts
 from actors.sync import sync_weights
 from learner.errors import LearnerError
@@ -167,6 +168,16 @@ def test_a_prompts_completions_do_not_depend_on_its_company(pool: RolloutPool) -
     alone = tokens(pool.generate([prompt("three")]))
     assert together == backwards
     assert alone.items() <= together.items()
+
+
+def test_more_prompt_tokens_than_one_engine_step_takes_are_sampled_with_their_own_seeds(pool: RolloutPool) -> None:
+    # Were a prompt cut in two, vLLM would die on a CPU (see RolloutActor.start).
+    words = [f"{n} " + "hello world " * 190 for n in range(14)]
+    count = sum(pool.count_tokens([{"role": "user", "content": text}]) for text in words)
+    assert count > PREFILL_TOKENS
+    completions = pool.generate([prompt(f"wide{n}", text) for n, text in enumerate(words)])
+    assert len(completions) == 14 * SETTINGS.group_size
+    assert tokens(pool.generate([prompt("wide5", words[5])])).items() <= tokens(completions).items()
 
 
 def test_a_prompt_without_room_is_refused_and_the_others_are_answered(
