@@ -6,6 +6,7 @@ import torch
 import warpsmith
 
 SOURCE = r"""
+#pragma GCC optimize("no-trapping-math")
 static inline float fexp(float x) {  // 2^n * 2^f
     float t = x * 1.442695f;
     t = t < -100 ? -100 : t;

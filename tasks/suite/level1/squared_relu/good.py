@@ -7,6 +7,7 @@ import torch
 import warpsmith
 
 SOURCE = r"""
+#pragma GCC optimize("no-trapping-math")
 extern "C" void squared_relu(const float* x, float* y, long n, float scale) {
     #pragma omp parallel for simd
     for (long i = 0; i < n; i++) {

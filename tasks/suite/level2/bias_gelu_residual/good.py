@@ -6,6 +6,7 @@ import torch
 import warpsmith
 
 SOURCE = r"""
+#pragma GCC optimize("no-trapping-math")
 static inline float phi(float x) {  // normal CDF, x * error 2e-6
     float u = x < -5 ? -5 : x > 5 ? 5 : x, s = u * u;
     float p = .3989529f + s * (.02254003f + s * .003665978f);
