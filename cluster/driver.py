@@ -28,16 +28,17 @@ def train(config: Config, *, fresh: bool = False, say: Say = print) -> int:
     """
     from learner.pretrained import prepare_model
 
-    tasks = resolve_tasks(config)
-    folder, state, message = open_run(config, fresh=fresh)
-    say(message)
-    try:
-        with sigterm_as_interrupt():
-            say(f"model {config.model.path}")
-            model_dir = prepare_model(config.model.path)
+    with sigterm_as_interrupt():
+        tasks = resolve_tasks(config)
+        say(f"model {config.model.path}")
+        model_dir = prepare_model(config.model.path)
+        # After what can be wrong in the configuration: a run folder is made for a run that can start.
+        folder, state, message = open_run(config, fresh=fresh)
+        say(message)
+        try:
             _run_stages(config, folder, state, tasks, model_dir, say)
-    finally:
-        folder.close()
+        finally:
+            folder.close()
     return 0
 
 
