@@ -46,7 +46,7 @@ def test_experts_are_two_short_candidates_with_an_analysis(task: Task) -> None:
         assert "ModelNew" in {node.name for node in tree.body if isinstance(node, ast.ClassDef)}
         assert 20 <= len(kernel.analysis.split()) <= 80
         assert '"""' not in kernel.analysis
-        assert len(kernel.code) <= (1300 if task.level < 3 else 1900)
+        assert len(kernel.code) <= (1350 if task.level < 3 else 1900)
 
 
 def test_a_task_from_elsewhere_has_no_experts() -> None:
@@ -61,8 +61,8 @@ def test_real_token_counts_stay_within_a_small_policys_context() -> None:
     for task in TASKS:
         good, plain = (len(tokenizer.encode(kernel.code)) for kernel in expert_kernels(task.name))
         assert len(tokenizer.encode(shown_source(task))) <= 280
-        assert good <= (600 if task.level < 3 else 770)
-        assert plain <= (320 if task.level < 3 else 440)
+        assert good <= (600 if task.level < 3 else 790)
+        assert plain <= (320 if task.level < 3 else 460)
 
 
 @pytest.mark.slow

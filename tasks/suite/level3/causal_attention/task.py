@@ -11,13 +11,14 @@ HELD_OUT = ("odd",)
 
 
 class Model(torch.nn.Module):
-    """One head of causal self-attention."""
+    """One head of causal self-attention on normalised tokens."""
 
     def __init__(self, dim):
         super().__init__()
         self.qkv = torch.nn.Linear(dim, 3 * dim)
 
     def forward(self, x):
+        x = torch.nn.functional.rms_norm(x, x.shape[1:])
         q, k, v = self.qkv(x).chunk(3, dim=1)
         scores = q @ k.T / x.shape[1] ** 0.5
         future = torch.ones_like(scores, dtype=torch.bool).triu(1)
