@@ -122,22 +122,6 @@ def variant_source(source: str, constants: dict[str, Any]) -> str:
     return b"".join(lines).decode()
 
 
-def shown_source(task: Task) -> str:
-    """The task's file as a prompt may show it: without HELD_OUT and the variants it names."""
-    held_out = [variant.name for variant in task.variants if variant.held_out]
-    if not held_out:
-        return task.source
-    shown = {v.name: v.constants for v in task.variants if not v.held_out and v.name != "default"}
-    lines = task.source.splitlines(keepends=True)
-    for statement in _parse(task.source, task.path).body:
-        names = [name for name, _ in _assigned(statement)]
-        if "VARIANTS" in names or "HELD_OUT" in names:
-            text = f"VARIANTS = {shown}\n" if shown and "VARIANTS" in names else ""
-            first, last = statement.lineno - 1, _last_line(statement)
-            lines[first:last] = [text] + [""] * (last - first - 1)
-    return "".join(lines)
-
-
 @functools.cache
 def _suite() -> dict[str, Task]:
     tasks = [parse_task(_read(path), str(path)) for path in SUITE.glob("level*/*/task.py")]

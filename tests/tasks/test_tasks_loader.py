@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tasks.errors import TaskError
-from tasks.loader import load_task, parse_task, shown_source, suite_task, suite_tasks, variant_source
+from tasks.loader import load_task, parse_task, suite_task, variant_source
 from tasks.types import DISTRIBUTIONS
 
 KERNELBENCH = '''import torch
@@ -211,18 +211,3 @@ def test_variant_of_an_unknown_constant_or_an_object_is_refused() -> None:
         variant_source("A = 1", {"B": 2})
     with pytest.raises(TaskError, match="not a literal"):
         variant_source("A = 1", {"A": object()})
-
-
-def test_shown_source_runs_as_before_and_hides_held_out_shapes() -> None:
-    for task in [*suite_tasks(), parse_task(RICH)]:
-        shown = shown_source(task)
-        parsed = parse_task(shown, task.path)
-        assert [v for v in task.variants if not v.held_out] == list(parsed.variants)
-        kept = [n for n in ast.parse(shown).body if not is_variants(n)]
-        assert [ast.dump(n) for n in kept] == [ast.dump(n) for n in ast.parse(task.source).body if not is_variants(n)]
-    assert "HELD_OUT" not in shown
-    assert "(5, 1)" not in shown
-
-
-def is_variants(node: ast.stmt) -> bool:
-    return isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") in ("VARIANTS", "HELD_OUT")

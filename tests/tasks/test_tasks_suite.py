@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tasks.experts import QUALITIES, expert_kernels
-from tasks.loader import shown_source, suite_tasks, variant_source
+from tasks.loader import suite_tasks, variant_source
 from tasks.types import Task, Variant
 
 TASKS = suite_tasks()
@@ -32,7 +32,7 @@ def test_task_is_short_and_has_a_shown_and_a_held_out_variant(task: Task) -> Non
     sizes = task.variants[2].constants.values()
     assert any(size % 2 for size in sizes), "the held-out sizes are odd"
     assert len(task.source.splitlines()) <= 35
-    assert len(shown_source(task)) <= 800, "about 280 tokens"
+    assert len(task.source) <= 900, "about 320 tokens, fewer in a prompt"
 
 
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
@@ -60,7 +60,7 @@ def test_real_token_counts_stay_within_a_small_policys_context() -> None:
     tokenizer = transformers.AutoTokenizer.from_pretrained(prepare_model(SMOLLM2))
     for task in TASKS:
         good, plain = (len(tokenizer.encode(kernel.code)) for kernel in expert_kernels(task.name))
-        assert len(tokenizer.encode(shown_source(task))) <= 280
+        assert len(tokenizer.encode(task.source)) <= 320
         assert good <= (600 if task.level < 3 else 790)
         assert plain <= (320 if task.level < 3 else 460)
 
