@@ -132,6 +132,8 @@ def rollout_show(
     full: Annotated[bool, typer.Option("--full", help="Whole answers, not their beginnings.")] = False,
 ) -> None:
     """The groups of a step: each prompt's id and exemplars, each answer and its verdict."""
+    from cluster.listings import visible
+
     with open_archive(run) as archive:
         records = archive.records(step=step)
     if not records:
@@ -146,7 +148,8 @@ def rollout_show(
             typer.echo(f"  exemplar {parent}")
         for record in members:
             typer.echo(f"  {_line(record)}")
-            answer = record.completion if full else _beginning(record.completion)
+            # An answer may hold anything, a terminal's control characters too.
+            answer = visible(record.completion if full else _beginning(record.completion))
             typer.echo("\n".join(f"    | {line}" for line in answer.splitlines()))
 
 
@@ -195,8 +198,10 @@ def write_text(path: Path, text: str) -> None:
 
 def _line(record: Record) -> str:
     """A record in one line: id, task, who, when in the run, verdict."""
+    from cluster.listings import visible
+
     step = "" if record.step is None else f" step {record.step}"
-    note = _speedup(record) if record.verdict.is_correct else record.verdict.message[:80]
+    note = _speedup(record) if record.verdict.is_correct else visible(record.verdict.message[:80])
     return f"{record.record_id}  {record.task_name}  {record.source}{step}  {record.verdict.status}  {note}".rstrip()
 
 

@@ -185,10 +185,12 @@ def _judge_once(task: str, code: str, config: str | None, overrides: list[str] |
 
 def _print_verdict(console: Console, verdict: Verdict, name: str) -> None:
     """The verdict for a reader: the answer first, then what it rests on."""
+    from cluster.listings import visible
+
     colour = {"win": "bold green", "correct": "yellow"}.get(verdict.status, "bold red")
     console.print(f"[{colour}]{verdict.status}[/]  {_plain(name)}", soft_wrap=True)
     if verdict.message and verdict.speedup is None:
-        console.print(f"  {verdict.message}", markup=False, soft_wrap=True)
+        console.print(f"  {visible(verdict.message)}", markup=False, soft_wrap=True)
     if verdict.speedup is not None:
         console.print(
             f"  speedup {verdict.speedup:.2f}x, 99% interval {verdict.speedup_low or 0:.2f} to "

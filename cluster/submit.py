@@ -144,9 +144,9 @@ def _connect(address: str) -> JobSubmissionClient:
     os.environ["RAY_API_SERVER_ADDRESS"] = address  # Ray lets RAY_ADDRESS win over the argument otherwise
     from ray.job_submission import JobSubmissionClient
 
-    logging.getLogger("ray").setLevel(logging.WARNING)
+    logging.getLogger("ray").setLevel(logging.ERROR)
     for name in ("sdk", "dashboard_sdk"):
-        logging.getLogger(f"ray.dashboard.modules.{'job.' if name == 'sdk' else ''}{name}").setLevel(logging.WARNING)
+        logging.getLogger(f"ray.dashboard.modules.{'job.' if name == 'sdk' else ''}{name}").setLevel(logging.ERROR)
     return JobSubmissionClient(address)
 
 

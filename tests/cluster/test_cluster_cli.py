@@ -241,3 +241,74 @@ def test_ctrl_c_while_judging_ends_at_once_and_leaves_nothing() -> None:
     assert [line for line in err.splitlines() if line.startswith("warpsmith: interrupted")]
     assert "Traceback" not in err
     assert not psutil.wait_procs(children, timeout=10)[1]
+
+
+@pytest.fixture
+def a_run(tmp_path: Path) -> Path:
+    """The folder of a run with one win by an expert, and one answer of the policy that holds escape sequences."""
+    from archive.store import Archive
+    from archive.types import Record
+    from judge.types import Status, Verdict
+
+    win = Verdict(status=Status.WIN, speedup=1.5, speedup_low=1.4, speedup_high=1.6, best_baseline="eager")
+    wrong = Verdict(status=Status.COMPILE_ERROR, message="no code block")
+    shared = {"run_id": "r", "task_name": "softmax", "task_id": "t"}
+    archive = Archive(str(tmp_path / "archive.db"))
+    code = (EXAMPLE / "fast.py").read_text()
+    archive.add(Record(**shared, record_id="a" * 32, source="expert", operator="expert", code=code, verdict=win))
+    archive.add(
+        Record(
+            **shared,
+            record_id="b" * 32,
+            source="policy",
+            operator="contrast",
+            code="",
+            completion="\x1b[2Jgone\nsecond line",
+            parents=("a" * 32,),
+            group_id="s0001-0-softmax",
+            step=1,
+            policy_version=4,
+            verdict=wrong,
+        )
+    )
+    archive.close()
+    return tmp_path
+
+
+def test_archive_counts_and_lists_what_is_there(a_run: Path) -> None:
+    stats = call("archive", "stats", "-a", a_run)
+    assert stats.returncode == 0, stats.stderr
+    assert "2 records: 1 by expert, 1 by policy" in stats.stdout
+    assert "1.50x [1.40, 1.60]" in stats.stdout
+    wins = call("archive", "query", "-a", a_run / "archive.db", "--status", "win", "--json").stdout.splitlines()
+    assert [json.loads(line)["record_id"] for line in wins] == ["a" * 32]
+    assert call("archive", "query", "-a", a_run, "--step", 1).stdout.startswith("b" * 32)
+    assert "there are win, correct" in error_line(call("archive", "query", "-a", a_run, "--status", "won"))
+
+
+def test_looking_for_an_archive_never_makes_one(tmp_path: Path) -> None:
+    assert "no such archive" in error_line(call("archive", "stats", "-a", tmp_path))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_step_is_shown_with_prompts_answers_and_verdicts_and_nothing_reaches_the_terminal(a_run: Path) -> None:
+    shown = call("rollout", "show", a_run, 1)
+    assert shown.returncode == 0, shown.stderr
+    for words in ("s0001-0-softmax", "weights 4", f"exemplar {'a' * 32}", "compile_error", "second line"):
+        assert words in shown.stdout
+    assert "\x1b" not in shown.stdout
+    assert "nothing recorded for step 2" in error_line(call("rollout", "show", a_run, 2))
+
+
+def test_a_record_is_exported_by_the_beginning_of_its_id(a_run: Path, tmp_path: Path) -> None:
+    printed = call("export", "aaaa", "-a", a_run)
+    assert printed.returncode == 0, printed.stderr
+    written = call("export", "a" * 32, "-a", a_run, "--out", tmp_path / "new" / "kernel.py")
+    assert written.stdout == ""
+    assert (tmp_path / "new" / "kernel.py").read_text() == printed.stdout
+    compile(printed.stdout, "kernel.py", "exec")
+    assert "no such record" in error_line(call("export", "zzz", "-a", a_run))
+
+
+def test_export_of_an_answer_without_code_is_an_error(a_run: Path) -> None:
+    assert "holds no code" in error_line(call("export", "bbbb", "-a", a_run))
