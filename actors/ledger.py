@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Hashable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from actors.seats import State
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,8 +64,8 @@ class Call:
     timeout: float
     method: str
     task: Task | None = None
-    key: Hashable = None
-    """Of a state call: which state it brings."""
+    state: State | None = None
+    """Of a state call: what it brings."""
 
 
 class Ledger:

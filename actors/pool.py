@@ -227,6 +227,9 @@ class Pool:
         for seat in self._seats:
             if seat.incarnation in lost:
                 self._replace(seat, lost[seat.incarnation])
+        if self._refusal is not None:
+            refusal, self._refusal = self._refusal, None
+            raise refusal
         for seat in self._seats:
             if seat.phase == "empty" and time.monotonic() >= seat.retry_at and self.live:
                 seat.failed_starts = 0
@@ -235,9 +238,6 @@ class Pool:
                 self._bring_state(seat)
         self._hand_out()
         self._drop_hopeless()
-        if self._refusal is not None:
-            refusal, self._refusal = self._refusal, None
-            raise refusal
         self._check_anyone()
 
     def _check_anyone(self) -> None:
@@ -268,7 +268,7 @@ class Pool:
             if failure.error is not None and (call.kind == "state" or not self._was_ready):
                 # The same would happen in every member: what the configuration, or the caller, asks is impossible.
                 self._ledger.close(call.call_id)
-                if call.kind == "state" and (self._state is None or call.key != self._state.key):
+                if call.kind == "state" and call.state is not self._state:
                     return ""  # one member's refusal was enough: that state has been withdrawn
                 self._refusal = failure.error
                 if call.kind == "start":
@@ -282,7 +282,7 @@ class Pool:
                 if seat.fillings > 1:
                     self._say(f"{self.role.name} {seat.index} is back (process {value.pid})")
             else:
-                seat.state_key, seat.failed_starts = call.key, 0
+                seat.state_key, seat.failed_starts = call.state.key if call.state else None, 0
         return ""
 
     def _overdue(self, call: Call) -> str:
@@ -351,7 +351,7 @@ class Pool:
     def _bring_state(self, seat: Seat) -> None:
         state = self._state
         assert state is not None
-        self._call(seat, "state", state.method, state.kwargs, state.timeout, key=state.key)
+        self._call(seat, "state", state.method, state.kwargs, state.timeout, state=state)
 
     def _is_current(self, seat: Seat) -> bool:
         return self._state is None or seat.state_key == self._state.key
@@ -398,7 +398,7 @@ class Pool:
         timeout: float,
         *,
         task: Task | None = None,
-        key: Hashable = None,
+        state: State | None = None,
     ) -> bool:
         """Sends a call; False when the manager did not take it (it drops calls to unhealthy or busy actors)."""
         call_id = self._ledger.next_call_id()
@@ -417,7 +417,7 @@ class Pool:
                 timeout=timeout,
                 method=method,
                 task=task,
-                key=key,
+                state=state,
             )
         )
         return True
