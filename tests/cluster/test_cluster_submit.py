@@ -140,7 +140,9 @@ def head(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Head]:
     ]
     log = folder.parent / "ray.log"
     with log.open("w") as file:
-        process = subprocess.Popen([*map(str, command)], env=environment, stdout=file, stderr=subprocess.STDOUT, cwd=short)
+        process = subprocess.Popen(
+            [*map(str, command)], env=environment, stdout=file, stderr=subprocess.STDOUT, cwd=short
+        )
     family: list[psutil.Process] = []
     try:
         end = time.monotonic() + 90
