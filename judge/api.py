@@ -128,8 +128,8 @@ class Judge:
                     player.prepare(reference.setup, cases[0])
                 for case in cases:
                     with candidate_blamed(self._compiler):
-                        played = player.play(case)
-                    findings.tally.check(played, case)
+                        player.call(case)
+                        findings.tally.check(player.outputs(), case)
                 if bank is None:
                     bank = make_bank(reference, self.settings)
         assert bank is not None, "a task has a default variant"

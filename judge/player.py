@@ -16,15 +16,6 @@ from judge.verify import check, to_float
 from tasks.types import Task, Variant
 
 
-@dataclass(frozen=True, kw_only=True)
-class Played:
-    """One call: its time and what came of it."""
-
-    seconds: float
-    """The slower of the judge's clock and the process's own."""
-    outputs: tuple[Array, ...]
-
-
 class Player:
     """One jailed process that runs Model or ModelNew."""
 
@@ -33,6 +24,7 @@ class Player:
         self._load_seconds, self._call_seconds = deadline_seconds
         self._arena: Arena | None = None
         self._stopped = False
+        self._outputs: tuple[wire.TensorSpec, ...] = ()
 
     @classmethod
     def of_candidate(cls, zygote: Zygote, compiler: Compiler, candidate: Candidate, deadline: float) -> Player:
@@ -81,15 +73,22 @@ class Player:
         self._process.stop()
         self._stopped = True
 
-    def play(self, case: Case, *, take_outputs: bool = True) -> Played:
-        """One call on the case's inputs. Raises ForeignFailure, also for outputs unlike the reference's in kind."""
+    def call(self, case: Case) -> float:
+        """One call on the case's inputs: the slower of the judge's clock and the process's own, in seconds.
+
+        Raises ForeignFailure, also for outputs unlike the reference's in kind.
+        """
         assert self._arena is not None
         self._arena.write(case.inputs)
         elapsed, called = self._process.timed_call(self._call_seconds)
         _check_kinds(called.outputs, case)
-        outputs = tuple(self._process.read(spec) for spec in called.outputs) if take_outputs else ()
+        self._outputs = called.outputs
         own = called.seconds if 0 <= called.seconds < self._call_seconds else 0.0
-        return Played(seconds=max(elapsed, own), outputs=outputs)
+        return max(elapsed, own)
+
+    def outputs(self) -> tuple[Array, ...]:
+        """What the last call returned, copied out of the process, which stands still since. Raises ForeignFailure."""
+        return tuple(self._process.read(spec) for spec in self._outputs)
 
     def _ask(self, request: wire.Request, what: str, fd: int | None = None) -> wire.Reply:
         return self._process.ask(request, self._load_seconds, what, fd)
@@ -152,9 +151,9 @@ class ErrorTally:
     max_error: float = 0.0
     tolerance: float | None = None
 
-    def check(self, played: Played, case: Case) -> None:
+    def check(self, outputs: Sequence[Array], case: Case) -> None:
         """Compare every output with the truth. Raises ForeignFailure (incorrect)."""
-        for index, (output, budget) in enumerate(zip(played.outputs, case.budgets, strict=True)):
+        for index, (output, budget) in enumerate(zip(outputs, case.budgets, strict=True)):
             result = check(to_float(output.data, output.dtype), budget)
             worse = self.tolerance is None or result.max_error * self.tolerance >= self.max_error * result.tolerance
             if worse or not result.ok:

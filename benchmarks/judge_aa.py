@@ -1,0 +1,49 @@
+"""A/A: how often does the judge call a kernel faster than itself, and how far from 1 does it measure it?
+
+    .venv/bin/python benchmarks/judge_aa.py --rounds 40 squared_relu swiglu
+
+The candidate is the task's own Model under the name ModelNew, so its true speedup is exactly 1. Prints, per task, the
+geometric mean of the measured speedups with its standard error, the median half-width of the 99% interval, the share of
+intervals that hold 1, and how many lower ends lie above the threshold of a win (at most one in a hundred may).
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+
+import numpy as np
+
+from judge.api import Judge
+from judge.settings import JudgeSettings
+from judge.types import Candidate
+from tasks.loader import load_task
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tasks", nargs="*", default=["squared_relu", "swiglu", "ssm_scan"])
+    parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument("--pairs", type=int, default=JudgeSettings().pairs)
+    arguments = parser.parse_args()
+    settings = JudgeSettings(pairs=arguments.pairs)
+    print(f"{'task':20} {'rounds':>6} {'mean':>7} {'s.e.':>6} {'half':>6} {'cover':>6} {'false wins':>10}")
+    with Judge(settings) as judge:
+        for name in arguments.tasks:
+            task = load_task(name)
+            twin = Candidate(code=task.source.replace("class Model(", "class ModelNew("))
+            verdicts = [judge.judge(task, twin) for _ in range(arguments.rounds)]
+            assert all(verdict.is_correct for verdict in verdicts), [v.message for v in verdicts if not v.is_correct]
+            logs = np.log([verdict.speedup or math.nan for verdict in verdicts])
+            lows = np.array([verdict.speedup_low or 0.0 for verdict in verdicts])
+            highs = np.array([verdict.speedup_high or math.inf for verdict in verdicts])
+            print(
+                f"{task.name:20} {len(verdicts):6} {math.exp(logs.mean()):7.4f} "
+                f"{logs.std(ddof=1) / math.sqrt(len(logs)):6.4f} {np.median((highs - lows) / 2):6.3f} "
+                f"{((lows <= 1) & (highs >= 1)).mean():6.2f} {(lows > settings.win_threshold).sum():10}",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()
