@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cluster.config import Config
+from cluster.watchdog import watchdog
 
 if TYPE_CHECKING:
     from actors.pools import EvaluatorPool, LearnerClient, RolloutPool
@@ -55,10 +56,11 @@ def ray_cluster(config: Config) -> Iterator[None]:
             log_to_driver=False,
             logging_level="ERROR",
         )
-    try:
+    with ExitStack() as stack:
+        if not joined:
+            stack.enter_context(watchdog())
+        stack.callback(ray.shutdown)
         yield
-    finally:
-        ray.shutdown()
 
 
 @contextmanager

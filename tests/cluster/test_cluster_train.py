@@ -1,4 +1,4 @@
-"""The main job, end to end and for real: vLLM, DeepSpeed, the judge, Ray; with a tiny random policy so that it is quick.
+"""The main job, end to end and for real (vLLM, DeepSpeed, judge, Ray), with a tiny random policy so that it is quick.
 
 A tiny random model writes no kernels, so the supervised stage is what moves its weights here.
 """
