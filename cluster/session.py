@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cluster.config import Config
-from cluster.watchdog import watchdog
+from cluster.watchdog import children, watchdog
 
 if TYPE_CHECKING:
     from actors.pools import EvaluatorPool, LearnerClient, RolloutPool
@@ -45,6 +45,7 @@ def ray_cluster(config: Config) -> Iterator[None]:
     import ray
 
     joined = bool(os.environ.get("RAY_ADDRESS"))
+    others = children()
     if joined:
         ray.init(address="auto", log_to_driver=False, logging_level="ERROR")
     else:
@@ -58,7 +59,7 @@ def ray_cluster(config: Config) -> Iterator[None]:
         )
     with ExitStack() as stack:
         if not joined:
-            stack.enter_context(watchdog())
+            stack.enter_context(watchdog(others))
         stack.callback(ray.shutdown)
         yield
 

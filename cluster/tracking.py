@@ -84,18 +84,20 @@ class WandbMonitor:
     def log(self, line: Mapping[str, Any]) -> None:
         if self._run is None:
             return
-        from wandb.errors import Error
-
         stage = line.get("stage", "run")
         try:
             self._run.log({f"{stage}/{key}": value for key, value in flatten(line).items()})
-        except Error as error:
+        except Exception as error:  # whatever ails its service, the run goes on
             self._warn(f"W&B stopped: {_first_line(error)}; metrics go on in {METRICS}")
             self._run = None
 
     def close(self, *, exit_code: int) -> None:
-        if self._run is not None:
+        if self._run is None:
+            return
+        try:
             self._run.finish(exit_code=exit_code)
+        except Exception as error:  # its service may have died in any way: the run is over and metrics.jsonl whole
+            self._warn(f"W&B did not finish: {_first_line(error)}; `wandb sync` the run's wandb folder")
 
 
 class Tracker:

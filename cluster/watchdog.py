@@ -18,12 +18,25 @@ from contextlib import contextmanager, suppress
 GRACE_SECONDS = 4.0
 
 
-@contextmanager
-def watchdog() -> Iterator[None]:
-    """While inside, the processes that this one has started by now do not outlive it."""
+def children() -> dict[int, float]:
+    """This process's children and theirs: pid -> when it was started."""
     import psutil
 
-    started = [[child.pid, child.create_time()] for child in psutil.Process().children(recursive=True)]
+    found = {}
+    for child in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            found[child.pid] = child.create_time()
+    return found
+
+
+@contextmanager
+def watchdog(others: dict[int, float]) -> Iterator[None]:
+    """While inside, the processes that this one has started since do not outlive it.
+
+    Args:
+        others: ``children()`` of before: not ours to end.
+    """
+    started = [[pid, created] for pid, created in children().items() if others.get(pid) != created]
     # In a session of its own: Ctrl-C in the terminal is for the driver.
     process = subprocess.Popen(
         [sys.executable, "-m", "cluster.watchdog"], stdin=subprocess.PIPE, start_new_session=True

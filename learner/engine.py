@@ -123,7 +123,7 @@ class Engine:
 
         with _timed(seconds, "train"):
             for _ in range(settings.epochs):
-                sums, grad_norm = self._update(batches, loss_of)
+                sums, grad_norm = self._update(batches, loss_of, settings.lr)
         metrics = sums.metrics() | {
             "grad_norm": grad_norm,
             "samples": float(len(samples)),
@@ -145,7 +145,9 @@ class Engine:
         seconds = {"train": 0.0}
         with _timed(seconds, "train"):
             sums, grad_norm = self._update(
-                batches, lambda _, batch: supervised_loss(self._engine(batch, 1.0), denominator=denominator)
+                batches,
+                lambda _, batch: supervised_loss(self._engine(batch, 1.0), denominator=denominator),
+                self._settings.lr if self._settings.sft_lr is None else self._settings.sft_lr,
             )
         measured = sums.metrics()
         metrics = {name: measured[name] for name in ("loss", "tokens")}
@@ -240,7 +242,10 @@ class Engine:
         self,
         batches: Sequence[MicroBatch],
         loss_of: Callable[[int, MicroBatch], tuple[torch.Tensor, LossSums]],
+        lr: float,
     ) -> tuple[LossSums, float]:
+        for group in self._engine.optimizer.param_groups:
+            group["lr"] = lr
         total = LossSums()
         for index, batch in enumerate(batches):
             loss, sums = loss_of(index, batch)

@@ -32,6 +32,8 @@ class LearnerSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     lr: float = Field(default=1e-4, ge=0)
+    sft_lr: float | None = Field(default=None, ge=0)
+    """Of supervised updates; None: lr."""
     weight_decay: float = Field(default=0.0, ge=0)
     grad_clip: float = Field(default=1.0, gt=0)
     zero_stage: int = Field(default=1, ge=0, le=3)

@@ -315,3 +315,13 @@ def test_two_ranks_learn_what_one_learns(tiny_dir, tmp_path, make_samples, stage
     assert first["probe"] == pytest.approx(alone["probe"], abs=1e-4)
     assert first["metrics"][1]["grad_norm"] == pytest.approx(alone["metrics"][1]["grad_norm"], rel=1e-3)
     assert first["metrics"][1]["tokens"] == alone["metrics"][1]["tokens"]
+
+
+def test_supervised_and_contrastive_updates_have_learning_rates_of_their_own(start, make_samples):
+    engine = start(lr=0.0, sft_lr=1e-2)
+    samples = make_samples(groups=1, size=2)
+    before = _logprob(engine, samples[0])
+    assert engine.step(samples).metrics["lr"] == 0.0
+    assert _logprob(engine, samples[0]) == before
+    assert engine.sft_step(samples).metrics["lr"] == 1e-2
+    assert _logprob(engine, samples[0]) > before
