@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -51,6 +52,9 @@ class Array:
 class Arena:
     """A sealed memfd with room for some tensors, a page apart from each other.
 
+    Each begins at a random multiple of 64 bytes in its page, as torch's own tensors do: how inputs and outputs lie
+    towards each other can make a kernel twice as slow, and this luck must differ from process to process.
+
     The judge's mapping is made before F_SEAL_FUTURE_WRITE: from then on nobody can map it writable again, and the
     size is sealed too, so that no truncation turns the judge's next access into a SIGBUS.
     """
@@ -59,8 +63,9 @@ class Arena:
         self.specs: list[TensorSpec] = []
         offset = 0
         for array in arrays:
-            self.specs.append(TensorSpec(dtype=array.dtype, shape=array.data.shape, place=offset))
-            offset += -(-array.nbytes // PAGE) * PAGE + PAGE
+            place = offset + secrets.randbelow(PAGE // 64) * 64
+            self.specs.append(TensorSpec(dtype=array.dtype, shape=array.data.shape, place=place))
+            offset = -(-(place + array.nbytes) // PAGE) * PAGE + PAGE
         self.size = max(offset, PAGE)
         self.fd = os.memfd_create("warpsmith-inputs", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         os.ftruncate(self.fd, self.size)
