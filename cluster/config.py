@@ -114,6 +114,12 @@ def _check_lengths(config: Config, where: str) -> None:
             f"{where}: search.max_prompt_tokens ({prompt}) + rollout.max_tokens ({answer}) exceed "
             f"rollout.max_model_len ({context}): lower one or raise the last"
         )
+    longest = config.learner.micro_batch_tokens
+    if longest < context:
+        raise ConfigError(
+            f"{where}: learner.micro_batch_tokens ({longest}) is below rollout.max_model_len ({context}): "
+            "a sample of full length would not fit; raise it"
+        )
 
 
 def _read(path: str | Path | None) -> tuple[str, str]:

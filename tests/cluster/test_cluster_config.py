@@ -35,6 +35,7 @@ def test_overrides_take_toml_values_and_bare_words() -> None:
         ("learner.lr", "write section.key=value"),
         ("run.name=a/b", "run.name"),
         ("rollout.max_tokens=4000", "exceed rollout.max_model_len"),
+        ("learner.micro_batch_tokens=1024", "is below rollout.max_model_len"),
     ],
 )
 def test_a_wrong_override_is_one_line_that_names_the_key(override: str, words: str) -> None:
