@@ -37,6 +37,9 @@ _MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_PRIVATE =
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP = 1, 4, 24, 38, 22
 _SIGKILL = 9
 
+SCRATCH = "/jail"
+"""Where a jailed process may write; not /tmp, beneath which its libraries may lie."""
+
 
 class JailError(Exception):
     """A wall that had been promised could not be raised."""
@@ -95,9 +98,8 @@ def pivot_into(root: Path, readable: Sequence[Path], writable: Sequence[Path]) -
     """
     _mount(None, "/", None, _MS_REC | _MS_PRIVATE)
     _mount("tmpfs", str(root), "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=755,size=16m")
-    # Before the binds, which may lie beneath it.
     (root / "tmp").mkdir()
-    _mount("tmpfs", str(root / "tmp"), "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=1777,size=16m")
+    (root / SCRATCH.lstrip("/")).mkdir()
     for top in ("bin", "lib", "lib64", "sbin"):
         source = Path("/", top)
         if source.is_symlink():
@@ -128,6 +130,12 @@ def pivot_into(root: Path, readable: Sequence[Path], writable: Sequence[Path]) -
     _check(libc.umount2(b"/.old", 2), "umount of the old root")
     Path("/.old").rmdir()
     _mount(None, "/", None, _MS_REMOUNT | _MS_BIND | _MS_RDONLY | _MS_NOSUID | _MS_NODEV)
+
+
+def mount_private_scratch() -> None:
+    """An empty SCRATCH that this process alone sees, gone when it ends. Raises OSError."""
+    _check(libc.unshare(ctypes.c_int(_CLONE_NEWNS)), "unshare")
+    _mount("tmpfs", SCRATCH, "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=1777,size=16m")
 
 
 def _mount(source: str | None, target: str, kind: str | None, flags: int, data: str | None = None) -> None:

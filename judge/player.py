@@ -88,7 +88,9 @@ class Player:
 
     def outputs(self) -> tuple[Array, ...]:
         """What the last call returned, copied out of the process, which stands still since. Raises ForeignFailure."""
-        return tuple(self._process.read(spec) for spec in self._outputs)
+        copies = tuple(self._process.read(spec) for spec in self._outputs)
+        self._process.check_still()
+        return copies
 
     def _ask(self, request: wire.Request, what: str, fd: int | None = None) -> wire.Reply:
         return self._process.ask(request, self._load_seconds, what, fd)

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from judge import wire
 from judge.errors import JudgeError
+from judge.jail import SCRATCH
 from judge.memory import Array, read_tensor
 from judge.settings import JudgeSettings
 from judge.types import Status
@@ -28,6 +29,7 @@ from judge.types import Status
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom")
 _SYSTEM = ("/usr", "/etc/ld.so.cache", "/etc/alternatives", "/proc/cpuinfo", "/sys/devices/system/cpu", *_DEVICES)
 _START_SECONDS = 60.0
+_STOP_SECONDS = 5.0
 
 
 class ForeignFailure(Exception):  # noqa: N818 - a value on its way to a Verdict, not an error of ours
@@ -81,8 +83,8 @@ class Zygote:
         environment = {
             "PATH": "/usr/bin:/bin",
             "LANG": "C.UTF-8",
-            "HOME": "/tmp",
-            "TMPDIR": "/tmp",
+            "HOME": SCRATCH,
+            "TMPDIR": SCRATCH,
             "OMP_NUM_THREADS": threads,
             "MKL_NUM_THREADS": threads,
             "OPENBLAS_NUM_THREADS": "1",
@@ -218,7 +220,7 @@ class Jailed:
             if isinstance(reply, wire.Failed):
                 status = Status.COMPILE_ERROR if reply.kind == "syntax" else Status.RUNTIME_ERROR
                 status = Status.INCORRECT if reply.kind == "outputs" else status
-                raise ForeignFailure(status, reply.message, line=reply.line)
+                raise ForeignFailure(status, _one_line(reply.message), line=reply.line)
             return reply
 
     def timed_call(self, seconds: float) -> tuple[float, wire.Called]:
@@ -229,6 +231,7 @@ class Jailed:
         nonce = secrets.randbits(62)
         self._send(wire.Call(nonce=nonce))
         limit = time.monotonic() + seconds
+        self.check_still()
         began = time.perf_counter()
         os.kill(self.pid, signal.SIGCONT)
         reply = self._receive(limit, "for forward")
@@ -236,18 +239,30 @@ class Jailed:
         self.stop()
         if isinstance(reply, wire.Failed):
             status = Status.INCORRECT if reply.kind == "outputs" else Status.RUNTIME_ERROR
-            raise ForeignFailure(status, reply.message, line=reply.line)
+            raise ForeignFailure(status, _one_line(reply.message), line=reply.line)
         if not isinstance(reply, wire.Called) or reply.nonce != nonce:
             raise ForeignFailure(Status.REJECTED, "it answered a call with something else than that call's result")
         return elapsed, reply
 
     def stop(self) -> None:
-        """SIGSTOP, confirmed: from here on nothing in the process moves."""
+        """SIGSTOP, confirmed: from here on nothing in the process moves.
+
+        Raises ForeignFailure: it ended, or does not stop (SIGCONT takes a SIGSTOP back that is on its way).
+        """
         os.kill(self.pid, signal.SIGSTOP)
-        state = os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED)
-        if state is not None and state.si_code != os.CLD_STOPPED:
+        limit = time.monotonic() + _STOP_SECONDS
+        while (state := os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOHANG)) is None:
+            if time.monotonic() > limit:
+                raise ForeignFailure(Status.REJECTED, "the process would not stand still")
+        if state.si_code != os.CLD_STOPPED:
             self._reaped = True
             raise ForeignFailure(Status.RUNTIME_ERROR, _ending(state.si_code, state.si_status))
+
+    def check_still(self) -> None:
+        """That a stopped process has not run since: each change of state leaves a note. Raises ForeignFailure."""
+        changes = os.WSTOPPED | os.WCONTINUED | os.WEXITED
+        if os.waitid(os.P_PID, self.pid, changes | os.WNOHANG | os.WNOWAIT) is not None:
+            raise ForeignFailure(Status.REJECTED, "the process moved while it should stand still")
 
     def resume(self) -> None:
         os.kill(self.pid, signal.SIGCONT)
@@ -266,7 +281,7 @@ class Jailed:
         size = os.fstat(self._log).st_size
         text = os.pread(self._log, 2000, max(size - 2000, 0)).decode(errors="replace")
         lines = [line.strip() for line in text.splitlines() if line.strip()]
-        return lines[-1][:200] if lines else ""
+        return _one_line(lines[-1])[:200] if lines else ""
 
     def _send(self, message: wire.Request, fd: int | None = None) -> None:
         self._sock.settimeout(5)
@@ -312,6 +327,11 @@ class Jailed:
         self._sock.close()
         os.close(self._log)
         self._log = -1
+
+
+def _one_line(text: str) -> str:
+    """What foreign code said, fit for a report: short, one line, nothing that a terminal obeys."""
+    return " ".join("".join(c if c.isprintable() else " " for c in text[:2000]).split())[:600]
 
 
 def _ending(code: int, status: int) -> str:

@@ -34,6 +34,8 @@ _ALWAYS = {
     "unshare": 272, "setns": 308, "mount": 165, "umount2": 166, "pivot_root": 155, "chroot": 161, "open_tree": 428,
     "move_mount": 429, "fsopen": 430, "fsconfig": 431, "fsmount": 432, "fspick": 433, "mount_setattr": 442,
     "swapon": 167, "swapoff": 168, "acct": 163, "quotactl": 179, "quotactl_fd": 443, "mknod": 133, "mknodat": 259,
+    # signals of its own choice: one that is SIGCONT lets a process run that the judge has stopped
+    "timer_create": 222,
     # clocks, hosts, power
     "settimeofday": 164, "clock_settime": 227, "clock_adjtime": 305, "adjtimex": 159, "sethostname": 170,
     "setdomainname": 171, "reboot": 169, "vhangup": 153,
@@ -46,6 +48,9 @@ _ALWAYS = {
 }  # fmt: skip
 _NO_NEW_PROCESSES = {"fork": 57, "vfork": 58, "execve": 59, "execveat": 322, "setsid": 112, "setpgid": 109}
 _KILL, _TGKILL, _CLONE, _CLONE3, _PRCTL = 62, 234, 56, 435, 157
+_FCNTL, _F_SETSIG = 72, 10
+_FIRST_JOB_SIGNAL, _AFTER_JOB_SIGNALS = 18, 23
+"""SIGCONT, SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU: whether a process stands or runs is the judge's choice."""
 _CLONE_THREAD = 0x10000
 _PRCTL_DENIED = (1, 4, 35, 36)
 """PDEATHSIG, DUMPABLE, MM, CHILD_SUBREAPER."""
@@ -54,7 +59,7 @@ _ALLOW, _ERRNO, _KILL_PROCESS = 0x7FFF0000, 0x00050000, 0x80000000
 _EPERM, _ENOSYS = 1, 38
 _ARCH_X86_64 = 0xC000003E
 _LOAD, _JEQ, _JGE, _JSET, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-_NUMBER, _ARCH, _ARGUMENT0 = 0, 4, 16
+_NUMBER, _ARCH, _ARGUMENT0, _ARGUMENT1, _ARGUMENT2 = 0, 4, 16, 24, 32
 
 
 def program(*, own_pid: int, strict: bool) -> bytes:
@@ -77,8 +82,10 @@ def program(*, own_pid: int, strict: bool) -> bytes:
         denied |= _NO_NEW_PROCESSES
     for number in denied.values():
         code += [op(_JEQ, number, 0, 1), refuse]
-    # abort() signals its own process; nobody else may be signalled.
-    code += [op(_JEQ, _TGKILL, 0, 4), op(_LOAD, _ARGUMENT0), op(_JEQ, own_pid, 0, 1), allow, refuse]
+    # abort() signals its own process; nobody else may be signalled, and nobody stopped or continued.
+    code += [op(_JEQ, _TGKILL, 0, 7), op(_LOAD, _ARGUMENT0), op(_JEQ, own_pid, 0, 4), op(_LOAD, _ARGUMENT2)]
+    code += [op(_JGE, _FIRST_JOB_SIGNAL, 0, 1), op(_JGE, _AFTER_JOB_SIGNALS, 0, 1), allow, refuse]
+    code += [op(_JEQ, _FCNTL, 0, 4), op(_LOAD, _ARGUMENT1), op(_JEQ, _F_SETSIG, 0, 1), refuse, allow]
     if strict:
         code += [op(_JEQ, _KILL, 0, 1), refuse]
         code += [op(_JEQ, _CLONE, 0, 4), op(_LOAD, _ARGUMENT0), op(_JSET, _CLONE_THREAD, 0, 1), allow, refuse]

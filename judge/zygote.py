@@ -18,6 +18,7 @@ import os
 import resource
 import signal
 import socket
+import tempfile
 import traceback
 from pathlib import Path
 from typing import Any
@@ -132,7 +133,7 @@ def _become(
         os.dup2(null, 0)
     raised, missing = walls
     compiling = request["role"] == "compiler"
-    scratch = request.get("scratch", "/tmp")
+    scratch = request.get("scratch", jail.SCRATCH if "mountns" in raised else "/")
     uid = 1_000_000 + os.getpid() if os.getuid() == 0 else None
     if compiling:
         os.setsid()
@@ -140,6 +141,9 @@ def _become(
         if uid is not None:
             with contextlib.suppress(OSError):  # a user namespace without that uid: it cannot be taken on either
                 os.chown(scratch, uid, uid)
+    elif "mountns" in raised:
+        # Its own: what one process left in a shared one could answer for the next, or leave it no room.
+        jail.mount_private_scratch()
     more, lacking = jail.drop_privileges(uid)
     raised += more
     missing |= lacking
@@ -154,7 +158,7 @@ def _become(
     )
     raised.append("rlimits")
     readable = [*order["readable"], "/proc/cpuinfo", "/sys/devices/system/cpu"]
-    writable = [scratch, "/dev/null"]
+    writable = ["/dev/null"] if scratch == "/" else [scratch, "/dev/null"]
     jail.attempt(
         "landlock",
         lambda: jail.restrict_files(readable=readable, unlisted=order["unlisted"], writable=writable),
@@ -162,6 +166,7 @@ def _become(
         missing,
     )
     os.chdir(scratch)
+    tempfile.tempdir = scratch  # asked for and remembered by an import, before there was this one
 
     jail.attempt("seccomp", lambda: seccomp.install(strict=not compiling), raised, missing)
     if compiling:
