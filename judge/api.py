@@ -95,6 +95,7 @@ class Judge:
     def _judge(self, task: Task, candidate: Candidate, findings: _Findings) -> Verdict:
         deadline = time.monotonic() + self.settings.total_seconds
         with self._lease.shared():
+            self._compiler.make_room()
             self._compiler.seconds = 0.0
             with findings.phase("load"):
                 player = Player.of_candidate(self._zygote, self._compiler, candidate, deadline)

@@ -23,6 +23,10 @@ from judge.process import Zygote
 from judge.wire import Compiled
 
 MAX_SOURCE = 1 << 20
+MAX_OBJECT = 16 << 20
+"""Bytes of one shared object."""
+KEPT_BYTES = 512 << 20
+"""Shared objects are kept between candidates up to this."""
 
 
 class Compiler:
@@ -33,6 +37,7 @@ class Compiler:
         self._secret = secrets.token_bytes(32)
         self._cxx = shutil.which(zygote.settings.cxx) or ""
         self._done: dict[str, Compiled] = {}
+        self._kept_bytes = 0
         self.seconds = 0.0
         """Spent compiling since this was last set to 0."""
         self.last_error = ""
@@ -49,6 +54,15 @@ class Compiler:
         if result.error:
             self.last_error = result.error
         return result
+
+    def make_room(self) -> None:
+        """Before a new candidate: forget everything when it is much, so that no sequence of candidates fills a disk."""
+        if self._kept_bytes > KEPT_BYTES:
+            for result in self._done.values():
+                if result.path:
+                    Path(result.path).unlink(missing_ok=True)
+            self._done.clear()
+            self._kept_bytes = 0
 
     def _compile(self, source: str, name: str) -> Compiled:
         settings = self._zygote.settings
@@ -67,6 +81,9 @@ class Compiler:
             built = scratch / "kernel.so"
             if code != 0 or not _is_plain_file(built):
                 return Compiled(path="", error=summarise_errors(output, "kernel.cpp"))
+            if (size := built.stat().st_size) > MAX_OBJECT:
+                return Compiled(path="", error=f"the shared object has {size} bytes, at most {MAX_OBJECT} are allowed")
+            self._kept_bytes += size
             target = self._zygote.folder / "artifacts" / f"{name}.so"
             shutil.copyfile(built, target)
             target.chmod(0o555)

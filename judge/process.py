@@ -30,6 +30,7 @@ _DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom")
 _SYSTEM = ("/usr", "/etc/ld.so.cache", "/etc/alternatives", "/proc/cpuinfo", "/sys/devices/system/cpu", *_DEVICES)
 _START_SECONDS = 60.0
 _STOP_SECONDS = 5.0
+_MAX_COMPILATIONS = 32
 
 
 class ForeignFailure(Exception):  # noqa: N818 - a value on its way to a Verdict, not an error of ours
@@ -185,6 +186,7 @@ class Jailed:
             {"role": role, "memory_mb": settings.memory_mb, "cpu_seconds": int(settings.total_seconds) + 5}
         )
         self._reaped = False
+        self._compilations = 0
         self.compile: Callable[[str], wire.Compiled] | None = None
         try:
             ready = self._receive(time.monotonic() + settings.load_seconds, "to start")
@@ -213,6 +215,9 @@ class Jailed:
         while True:
             reply = self._receive(limit, what)
             if isinstance(reply, wire.Compile) and self.compile is not None:
+                self._compilations += 1
+                if self._compilations > _MAX_COMPILATIONS:
+                    raise ForeignFailure(Status.REJECTED, f"more than {_MAX_COMPILATIONS} calls of load_cpp")
                 began = time.monotonic()
                 self._send(self.compile(reply.source))
                 limit += time.monotonic() - began  # compiling has a limit of its own

@@ -1,4 +1,4 @@
-# expect: correct
+# expect: correct|timeout
 # Way of cheating number 18: a thread that burns CPU to slow the baseline down
 import threading
 
