@@ -21,7 +21,7 @@ from pathlib import Path
 
 from judge.compiler import Compiler
 from judge.errors import JudgeError, SandboxError
-from judge.jail import LAYERS, REQUIRED
+from judge.jail import LAYERS
 from judge.lease import Lease
 from judge.player import ErrorTally, Player, candidate_blamed
 from judge.process import ForeignFailure, Zygote
@@ -63,8 +63,8 @@ class Judge:
     def __init__(self, settings: JudgeSettings | None = None) -> None:
         self.settings = settings or JudgeSettings()
         self._lease = Lease(self.settings.exclusive_timing)
-        self._hardware = _hardware(self.settings)
         self._start()
+        self._hardware = _hardware(self.settings, self._zygote.cores)
 
     def _start(self) -> None:
         self._zygote = Zygote(self.settings)
@@ -113,7 +113,7 @@ class Judge:
             )
         if timing.interval.speedup > self.settings.recheck_above:
             with self._lease.exclusive(), findings.phase("recheck"):
-                timing = self._recheck(task, candidate, bank, deadline, findings, timing)
+                timing = self._recheck(task, candidate, deadline, findings, timing)
         return self._decide(findings, timing)
 
     def _verify(self, task: Task, player: Player, findings: _Findings, deadline: float) -> Bank:
@@ -121,8 +121,7 @@ class Judge:
         bank: Bank | None = None
         for variant in task.variants:
             with Reference(self._zygote, task, variant, deadline) as reference:
-                findings.sandbox = reference.layers
-                self._check_sandbox(reference)
+                findings.sandbox = tuple(layer for layer in reference.layers if layer in player.layers)
                 cases = [reference.case(distribution) for distribution in task.distributions]
                 cases.append(reference.case(task.distributions[0]))
                 with candidate_blamed(self._compiler):
@@ -136,19 +135,16 @@ class Judge:
         assert bank is not None, "a task has a default variant"
         return bank
 
-    def _check_sandbox(self, reference: Reference) -> None:
-        absent = [layer for layer in REQUIRED if layer not in reference.layers]
-        if self.settings.require_sandbox and absent:
-            reasons = "; ".join(f"{layer}: {reference.missing.get(layer, 'not raised')}" for layer in absent)
-            raise SandboxError(f"judge.require_sandbox is set and this machine lacks {reasons}")
-
     def _time(self, task: Task, candidate: Candidate, bank: Bank, deadline: float, findings: _Findings) -> Timing:
         return time_candidate(self._zygote, self._compiler, task, candidate, bank, deadline, findings.tally)
 
-    def _recheck(
-        self, task: Task, candidate: Candidate, bank: Bank, deadline: float, findings: _Findings, first: Timing
-    ) -> Timing:
-        """Time again on new pairs; returns the slower of the two. Raises ForeignFailure (rejected) when they differ."""
+    def _recheck(self, task: Task, candidate: Candidate, deadline: float, findings: _Findings, first: Timing) -> Timing:
+        """Time again, on new pairs and on cases that no process of this candidate has seen.
+
+        Returns the slower of the two. Raises ForeignFailure (rejected) when they differ.
+        """
+        with Reference(self._zygote, task, task.variants[0], deadline) as reference:
+            bank = make_bank(reference, self.settings)
         second = self._time(task, candidate, bank, deadline, findings)
         if not agree(first.interval, second.interval, self.settings.recheck_disagreement):
             raise ForeignFailure(
@@ -241,11 +237,16 @@ def _round_towards_one(value: float) -> float:
     return math.floor(value * 1000) / 1000 if value > 1 else math.ceil(value * 1000) / 1000
 
 
-def _hardware(settings: JudgeSettings) -> dict[str, str]:
+def _hardware(settings: JudgeSettings, cores: list[int]) -> dict[str, str]:
     model = platform.processor() or platform.machine()
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         model = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), model)
     except OSError:
         pass
-    return {"cpu": model, "threads": str(settings.threads), "torch": metadata.version("torch")}
+    return {
+        "cpu": model,
+        "cores": ",".join(map(str, cores)),
+        "threads": str(settings.threads),
+        "torch": metadata.version("torch"),
+    }

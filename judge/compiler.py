@@ -11,7 +11,6 @@ import hashlib
 import hmac
 import os
 import secrets
-import select
 import shutil
 import signal
 import stat
@@ -19,7 +18,7 @@ import time
 from pathlib import Path
 
 from judge.load_cpp import compile_command, summarise_errors
-from judge.process import Zygote
+from judge.process import Zygote, await_end
 from judge.wire import Compiled
 
 MAX_SOURCE = 1 << 20
@@ -104,12 +103,8 @@ class Compiler:
                 "command": command,
             }
         )
-        sock.close()
-        pidfd = os.pidfd_open(pid)
         try:
-            poller = select.poll()
-            poller.register(pidfd, select.POLLIN)
-            finished = bool(poller.poll(settings.compile_seconds * 1000))
+            finished = await_end(pid, settings.compile_seconds)
             # The compiler leads a group of its own: its helpers go with it.
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(pid, signal.SIGKILL)
@@ -119,7 +114,7 @@ class Compiler:
                 return None, output
             return (state.si_status if state.si_code == os.CLD_EXITED else 128 + state.si_status), output
         finally:
-            os.close(pidfd)
+            sock.close()
             os.close(log)
 
 

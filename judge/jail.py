@@ -11,9 +11,11 @@ Each function says what it raised and what it could not; `warpsmith doctor` show
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import resource
+import select
 import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -60,11 +62,39 @@ def prctl(option: int, value: int = 0) -> None:
     _check(libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0), f"prctl {option}")
 
 
-def die_with_parent(parent: int) -> None:
-    """SIGKILL when the thread that is our parent ends; checked against it having ended already."""
+def die_with_parent(parent: int, wire: int | None = None) -> None:
+    """SIGKILL when the thread that is our parent ends; checked against it having ended already.
+
+    In a pid namespace of its own a process cannot see its parent: its end of the ``wire`` tells whether that lives.
+    """
     prctl(_PR_SET_PDEATHSIG, _SIGKILL)
-    if os.getppid() != parent:
+    if os.getppid() not in (parent, 0):
         os._exit(1)
+    if wire is not None:
+        poller = select.poll()
+        poller.register(wire, 0)
+        if poller.poll(0):
+            os._exit(1)
+
+
+def holds_capabilities() -> bool:
+    """Whether this process may read the memory of other uids' processes and signal them (CAP_SYS_PTRACE, CAP_KILL).
+
+    Root of a container mostly may not: its jailed processes then keep its uid, without its capabilities.
+    """
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("CapEff:"))
+    needed = 1 << 19 | 1 << 5
+    return int(line.split()[1], 16) & needed == needed
+
+
+def tasks_of_this_uid() -> int:
+    """Threads that RLIMIT_NPROC counts already, as far as /proc shows them (nothing in a namespace of our own)."""
+    count = 0
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if process.stat().st_uid == os.getuid():
+                count += len(list((process / "task").iterdir()))
+    return count
 
 
 # --- namespaces: raised once, in the zygote ---
@@ -163,7 +193,7 @@ def drop_privileges(uid: int | None) -> tuple[list[str], dict[str, str]]:
         except OSError as error:
             missing["uid"] = f"{error.strerror}: this user namespace maps too few uids"
     else:
-        missing["uid"] = "needs root: the jail keeps the judge's uid"
+        missing["uid"] = "needs root with CAP_SYS_PTRACE and CAP_KILL: the jail keeps the judge's uid"
     header = struct.pack("Ii", 0x20080522, 0)
     try:
         _check(libc.capset(header, bytes(24)), "capset")

@@ -8,6 +8,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import TextIOWrapper
 from pathlib import Path
 
 from judge.errors import JudgeError
@@ -16,50 +17,75 @@ _POLL_SECONDS = 0.005
 
 
 class Lease:
-    """A file lock of this user on this machine. The kernel releases it when its holder dies."""
+    """Two file locks of this user on this machine. The kernel releases them when their holder dies.
 
-    def __init__(self, enabled: bool, wait_seconds: float = 600.0) -> None:
+    Whoever wants to time holds the gate while it waits for those who compile and verify, and everybody passes the gate:
+    so it waits for those already in, never for an endless row of newcomers.
+    """
+
+    def __init__(self, enabled: bool, wait_seconds: float = 600.0, folder: Path | None = None) -> None:
+        """Raises JudgeError when the folder of locks is not this user's."""
         self._wait_seconds = wait_seconds
-        self._file = None
+        self._gate: TextIOWrapper | None = None
+        self._lock: TextIOWrapper | None = None
         if enabled:
-            folder = Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()) / f"warpsmith-{os.getuid()}"
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._file = (folder / "timing.lock").open("w")
+            folder = folder or _folder_of_this_user()
+            self._gate = (folder / "timing.gate").open("w")
+            self._lock = (folder / "timing.lock").open("w")
 
     @contextmanager
     def shared(self) -> Iterator[None]:
         """While compiling and verifying."""
-        with self._held(fcntl.LOCK_SH):
+        end = time.monotonic() + self._wait_seconds
+        with self._held(self._gate, fcntl.LOCK_SH, end):
+            self._take(self._lock, fcntl.LOCK_SH, end)
+        try:
             yield
+        finally:
+            _release(self._lock)
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
         """While timing."""
-        with self._held(fcntl.LOCK_EX):
+        end = time.monotonic() + self._wait_seconds
+        with self._held(self._gate, fcntl.LOCK_EX, end), self._held(self._lock, fcntl.LOCK_EX, end):
             yield
 
     @contextmanager
-    def _held(self, kind: int) -> Iterator[None]:
-        if self._file is None:
+    def _held(self, file: TextIOWrapper | None, kind: int, end: float) -> Iterator[None]:
+        self._take(file, kind, end)
+        try:
             yield
-            return
-        end = time.monotonic() + self._wait_seconds
-        while True:
+        finally:
+            _release(file)
+
+    def _take(self, file: TextIOWrapper | None, kind: int, end: float) -> None:
+        while file is not None:
             try:
-                fcntl.flock(self._file, kind | fcntl.LOCK_NB)
-                break
+                fcntl.flock(file, kind | fcntl.LOCK_NB)
+                return
             except BlockingIOError:
                 if time.monotonic() > end:
                     raise JudgeError(
                         f"waited {self._wait_seconds:g} s for another judge of this machine to finish timing "
-                        f"({self._file.name}); set judge.exclusive_timing=false to time side by side"
+                        f"({file.name}); set judge.exclusive_timing=false to time side by side"
                     ) from None
                 time.sleep(_POLL_SECONDS)
-        try:
-            yield
-        finally:
-            fcntl.flock(self._file, fcntl.LOCK_UN)
 
     def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
+        for file in (self._gate, self._lock):
+            if file is not None:
+                file.close()
+
+
+def _release(file: TextIOWrapper | None) -> None:
+    if file is not None:
+        fcntl.flock(file, fcntl.LOCK_UN)
+
+
+def _folder_of_this_user() -> Path:
+    folder = Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()) / f"warpsmith-{os.getuid()}"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if folder.is_symlink() or folder.lstat().st_uid != os.getuid():
+        raise JudgeError(f"{folder} belongs to somebody else: remove it, or set judge.exclusive_timing=false")
+    return folder

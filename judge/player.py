@@ -96,6 +96,10 @@ class Player:
         self._process.check_still()
         return copies
 
+    @property
+    def layers(self) -> tuple[str, ...]:
+        return self._process.layers
+
     def _ask(self, request: wire.Request, what: str, fd: int | None = None) -> wire.Reply:
         return self._process.ask(request, self._load_seconds, what, fd)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import contextlib
+import fcntl
 import json
 import os
 import secrets
@@ -20,8 +21,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from judge import wire
-from judge.errors import JudgeError
-from judge.jail import SCRATCH
+from judge.errors import JudgeError, SandboxError
+from judge.jail import REQUIRED, SCRATCH, holds_capabilities
 from judge.memory import Array, read_tensor
 from judge.settings import JudgeSettings
 from judge.types import Status
@@ -30,6 +31,7 @@ _DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom")
 _SYSTEM = ("/usr", "/etc/ld.so.cache", "/etc/alternatives", "/proc/cpuinfo", "/sys/devices/system/cpu", *_DEVICES)
 _START_SECONDS = 60.0
 _STOP_SECONDS = 5.0
+_END_SECONDS = 20.0
 _MAX_COMPILATIONS = 32
 
 
@@ -52,8 +54,7 @@ class Zygote:
 
     def __init__(self, settings: JudgeSettings) -> None:
         self.settings = settings
-        self.folder = Path(tempfile.mkdtemp(prefix="warpsmith-judge-"))
-        self.folder.chmod(0o711)
+        self.folder, self._folder_lock = _make_folder()
         for name, mode in (("root", 0o755), ("build", 0o711), ("artifacts", 0o711)):
             (self.folder / name).mkdir()
             (self.folder / name).chmod(mode)
@@ -110,6 +111,7 @@ class Zygote:
     def _await_readiness(self) -> None:
         order = {
             "judge_pid": os.getpid(),
+            "own_uid": holds_capabilities(),
             "cores": self.cores,
             "threads": self.settings.threads,
             "root": str(self.folder / "root"),
@@ -170,6 +172,38 @@ class Zygote:
             self._process.wait()
         self._release.set()
         shutil.rmtree(self.folder, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            os.close(self._folder_lock)
+
+
+def _make_folder() -> tuple[Path, int]:
+    """A folder of the judge's own, and a lock that says that its judge lives; those of killed judges are removed.
+
+    It gets its lasting name when the lock is held, so that nobody takes it for an abandoned one in between.
+    """
+    parent = Path(tempfile.gettempdir())
+    for folder in parent.glob("warpsmith-judge-*"):
+        with contextlib.suppress(OSError):
+            if folder.lstat().st_uid == os.getuid() and not folder.is_symlink():
+                with (folder / "alive").open() as lock:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    shutil.rmtree(folder, ignore_errors=True)
+    starting = Path(tempfile.mkdtemp(prefix="warpsmith-starting-"))
+    held = os.open(starting / "alive", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    starting.chmod(0o711)
+    return starting.rename(parent / starting.name.replace("starting", "judge")), held
+
+
+def await_end(pid: int, seconds: float) -> bool:
+    """Whether a child ends within so many seconds; it is not reaped."""
+    pidfd = os.pidfd_open(pid)
+    try:
+        poller = select.poll()
+        poller.register(pidfd, select.POLLIN)
+        return bool(poller.poll(seconds * 1000))
+    finally:
+        os.close(pidfd)
 
 
 _BOOT = "import os; os.dup2({fd}, 3); from judge.zygote import main; main()"
@@ -198,6 +232,11 @@ class Jailed:
             self.close()
             raise JudgeError(f"a jailed process did not start, it answered {ready}")
         self.layers, self.missing = ready.layers, ready.missing
+        absent = [layer for layer in REQUIRED if layer not in self.layers]
+        if settings.require_sandbox and absent:
+            self.close()
+            reasons = "; ".join(f"{layer}: {self.missing.get(layer, 'not raised')}" for layer in absent)
+            raise SandboxError(f"judge.require_sandbox is set and this machine lacks {reasons}")
 
     def __enter__(self) -> Jailed:
         return self
@@ -307,31 +346,28 @@ class Jailed:
 
     def _failure(self, what: str) -> ForeignFailure:
         """Why it no longer answers: how it ended, when it has."""
-        poller = select.poll()
-        pidfd = os.pidfd_open(self.pid)
-        try:
-            poller.register(pidfd, select.POLLIN)
-            if not poller.poll(1000):
-                return ForeignFailure(Status.RUNTIME_ERROR, f"the process {what}")
-        finally:
-            os.close(pidfd)
+        if not await_end(self.pid, 1):
+            return ForeignFailure(Status.RUNTIME_ERROR, f"the process {what}")
         state = os.waitid(os.P_PID, self.pid, os.WEXITED)
         self._reaped = True
         assert state is not None
         return ForeignFailure(Status.RUNTIME_ERROR, _ending(state.si_code, state.si_status))
 
     def close(self) -> None:
+        """Kill and reap. Raises JudgeError when the kernel does not let it end."""
         if self._log < 0:
             return
-        if not self._reaped:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, signal.SIGKILL)
-            with contextlib.suppress(ChildProcessError):
-                os.waitid(os.P_PID, self.pid, os.WEXITED)
-            self._reaped = True
         self._sock.close()
         os.close(self._log)
         self._log = -1
+        if self._reaped:
+            return
+        self._reaped = True
+        with contextlib.suppress(ProcessLookupError, ChildProcessError):
+            os.kill(self.pid, signal.SIGKILL)
+            if not await_end(self.pid, _END_SECONDS):
+                raise JudgeError(f"a killed process has not ended for {_END_SECONDS:g} s")
+            os.waitid(os.P_PID, self.pid, os.WEXITED)
 
 
 def _one_line(text: str) -> str:

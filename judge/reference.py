@@ -112,10 +112,6 @@ class Reference:
     def layers(self) -> tuple[str, ...]:
         return self._process.layers
 
-    @property
-    def missing(self) -> dict[str, str]:
-        return self._process.missing
-
     def __enter__(self) -> Reference:
         return self
 

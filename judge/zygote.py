@@ -25,8 +25,10 @@ from typing import Any
 
 from judge import jail, runner, seccomp
 
-_CLONE_PARENT = 0x8000
+_CLONE_PARENT, _CLONE_NEWPID = 0x8000, 0x20000000
 _MEGABYTE = 1 << 20
+_OTHERS_GROWTH = 256
+"""Where the uid is shared with everything else its user runs: threads that those may start meanwhile."""
 
 
 def main() -> None:
@@ -60,7 +62,7 @@ def main() -> None:
         request, fds = _receive(control)
         if request is None:
             return
-        pid = _fork()
+        pid = _fork(own_pids=request["role"] == "compiler")
         if pid == 0:
             control.close()
             try:
@@ -99,15 +101,24 @@ def _receive(control: socket.socket) -> tuple[dict[str, Any] | None, list[int]]:
     return (json.loads(data) if data else None), list(fds)
 
 
-def _fork() -> int:
-    """clone(CLONE_PARENT | SIGCHLD): our twin, child of our parent."""
+def _fork(*, own_pids: bool) -> int:
+    """clone(CLONE_PARENT | SIGCHLD): our twin, child of our parent.
+
+    With ``own_pids``, where allowed, the first process of a pid namespace: all that it starts dies with it. (A death
+    signal is not inherited: without this a compiler's helpers would outlive a killed judge, up to their CPU limit.)
+    """
     before, in_child, in_parent = (
         ctypes.pythonapi.PyOS_BeforeFork,
         ctypes.pythonapi.PyOS_AfterFork_Child,
         ctypes.pythonapi.PyOS_AfterFork_Parent,
     )
     before()
-    pid = jail.libc.syscall(56, ctypes.c_ulong(_CLONE_PARENT | signal.SIGCHLD), 0, 0, 0, 0)
+    flags = _CLONE_PARENT | signal.SIGCHLD
+    pid = -1
+    if own_pids:
+        pid = jail.libc.syscall(56, ctypes.c_ulong(flags | _CLONE_NEWPID), 0, 0, 0, 0)
+    if pid < 0:
+        pid = jail.libc.syscall(56, ctypes.c_ulong(flags), 0, 0, 0, 0)
     (in_child if pid == 0 else in_parent)()
     if pid < 0:
         raise OSError(ctypes.get_errno(), "clone")
@@ -134,8 +145,12 @@ def _become(
     raised, missing = walls
     compiling = request["role"] == "compiler"
     scratch = request.get("scratch", jail.SCRATCH if "mountns" in raised else "/")
-    uid = 1_000_000 + os.getpid() if os.getuid() == 0 else None
+    uid = None
+    if os.getuid() == 0 and order["own_uid"]:
+        # The first process of a pid namespace has the pid 1, as all others of its kind.
+        uid = 1_000_000 + (os.getpid() if os.getpid() != 1 else 1_000_000 + int.from_bytes(os.urandom(3), "big"))
     if compiling:
+        os.set_inheritable(wire, False)
         os.setsid()
         os.setpriority(os.PRIO_PROCESS, 0, max(0, os.getpriority(os.PRIO_PROCESS, 0)))
         if uid is not None:
@@ -149,10 +164,11 @@ def _become(
     missing |= lacking
     if uid is None:
         jail.prctl(4, 1)  # same uid as the judge, who must be able to read our memory
-    jail.die_with_parent(order["judge_pid"])
+    jail.die_with_parent(order["judge_pid"], wire)
+    others = jail.tasks_of_this_uid() + _OTHERS_GROWTH if uid is None and "mountns" not in walls[0] else 0
     jail.limit_resources(
         memory_bytes=address_space + request["memory_mb"] * _MEGABYTE,
-        processes=64 if compiling else 16 + 2 * order["threads"],
+        processes=others + (64 if compiling else 16 + 2 * order["threads"]),
         file_bytes=64 * _MEGABYTE if compiling else _MEGABYTE,
         cpu_seconds=request["cpu_seconds"],
     )

@@ -235,6 +235,6 @@ def test_what_this_machine_offers_is_said_and_insisted_on(monkeypatch: pytest.Mo
         else:
             with pytest.raises(SandboxError):
                 judge.judge(task, candidate)
-    monkeypatch.setattr("judge.api.REQUIRED", (*REQUIRED, "moat"))
+    monkeypatch.setattr("judge.process.REQUIRED", (*REQUIRED, "moat"))
     with Judge(strict) as judge, pytest.raises(SandboxError, match="moat"):
         judge.judge(task, candidate)
