@@ -14,7 +14,7 @@ import math
 import platform
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -89,8 +89,9 @@ class Judge:
             except (JudgeError, OSError) as error:
                 last = f"{type(error).__name__}: {error}"
                 self._zygote.close()
-                self._start()
-        return self._verdict(findings, Status.JUDGE_ERROR, message=f"the judge failed twice: {last}")
+                with suppress(JudgeError, OSError):  # the next attempt, or the next verdict, tries again
+                    self._start()
+        return self._verdict(findings, Status.JUDGE_ERROR, message=f"the judge failed: {last}")
 
     def _judge(self, task: Task, candidate: Candidate, findings: _Findings) -> Verdict:
         deadline = time.monotonic() + self.settings.total_seconds
@@ -177,6 +178,9 @@ class Judge:
         return self._verdict(findings, failure.status, message=failure.message)
 
     def _verdict(self, findings: _Findings, status: Status, **values: object) -> Verdict:
+        if not findings.sandbox:
+            with suppress(JudgeError, OSError):  # a judge that cannot start a process has none to speak of
+                findings.sandbox = self.layers()
         return Verdict.model_validate(
             {
                 "status": status,
@@ -184,7 +188,7 @@ class Judge:
                 "tolerance": findings.tally.tolerance,
                 "phase_seconds": {name: round(value, 4) for name, value in findings.seconds.items()},
                 "flags": findings.flags,
-                "sandbox": findings.sandbox or self.layers(),
+                "sandbox": findings.sandbox,
                 "hardware": self._hardware,
                 **values,
             }

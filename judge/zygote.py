@@ -55,6 +55,8 @@ def main() -> None:
         # Half a new root is no wall: say so and go on with the others.
         missing["mountns"] = str(error)
         layers = [layer for layer in layers if layer != "mountns"]
+    if hindrance := _why_no_own_uid(order, layers):
+        missing["uid"] = hindrance
     gc.collect()
     gc.freeze()
     control.sendall(b"r")
@@ -91,6 +93,18 @@ def _import_everything(threads: int) -> None:
 def _address_space() -> int:
     """Bytes that this process maps already (torch alone maps gigabytes)."""
     return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+
+
+def _why_no_own_uid(order: dict[str, Any], layers: list[str]) -> str:
+    """Why jailed processes keep the judge's uid; empty when they need not."""
+    if os.getuid() != 0 or not order["own_uid"]:
+        return "needs root with CAP_SYS_PTRACE and CAP_KILL: the jail keeps the judge's uid"
+    if "mountns" not in layers:
+        for place in map(Path, [*order["readable"], *order["unlisted"]]):
+            for folder in (place, *place.parents):
+                if folder.is_dir() and not folder.stat().st_mode & 0o001:
+                    return f"other users may not enter {folder}, where Python lies: the jail keeps the judge's uid"
+    return ""
 
 
 def _receive(control: socket.socket) -> tuple[dict[str, Any] | None, list[int]]:
@@ -146,7 +160,7 @@ def _become(
     compiling = request["role"] == "compiler"
     scratch = request.get("scratch", jail.SCRATCH if "mountns" in raised else "/")
     uid = None
-    if os.getuid() == 0 and order["own_uid"]:
+    if "uid" not in missing:
         # The first process of a pid namespace has the pid 1, as all others of its kind.
         uid = 1_000_000 + (os.getpid() if os.getpid() != 1 else 1_000_000 + int.from_bytes(os.urandom(3), "big"))
     if compiling:

@@ -224,6 +224,21 @@ def test_a_zygote_that_dies_is_replaced(judge: Judge) -> None:
     assert verdict.is_correct, verdict.message
 
 
+def test_a_judge_that_cannot_start_processes_says_so_and_recovers(
+    judge: Judge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task, candidate = parse_task(TASK), Candidate(code=CANDIDATE.replace("{buffer}", "offset"))
+    assert judge._zygote._process is not None
+    judge._zygote._process.kill()
+    judge._zygote._process.wait()
+    with monkeypatch.context() as broken:
+        broken.setattr("judge.process._BOOT", "raise SystemExit('no zygote today')")
+        verdict = judge.judge(task, candidate)
+    assert verdict.status is Status.JUDGE_ERROR
+    assert "\n" not in verdict.message
+    assert judge.judge(task, candidate).is_correct
+
+
 def test_what_this_machine_offers_is_said_and_insisted_on(monkeypatch: pytest.MonkeyPatch) -> None:
     layers = isolation_layers()
     assert list(layers) == list(LAYERS)
