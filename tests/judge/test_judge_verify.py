@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 import torch
@@ -58,6 +60,91 @@ def test_where_the_dtype_overflows_the_number_and_the_infinity_are_both_right() 
     honest = np.array([np.inf, 1.0], np.float32)
     assert compare(np.array([np.inf, 1.0], np.float32), truth, honest, error_factor=4, floor=FLOOR).ok
     assert not compare(np.array([-np.inf, 1.0], np.float32), truth, honest, error_factor=4, floor=FLOOR).ok
+
+
+@pytest.mark.parametrize("size", [4, CHUNK + 3])
+@pytest.mark.parametrize("special", [np.nan, np.inf, -np.inf])
+def test_one_element_that_only_float64_finds_special_excuses_no_other(special: float, size: int) -> None:
+    """A float64 0/0 where float32 rounding left a remainder: that element is open, the rest is not."""
+    truth = np.linspace(1, 2, size)
+    honest = truth.astype(np.float32)
+    truth[1] = special
+    for right in (special, honest[1]):
+        answer = honest.copy()
+        answer[1] = right
+        assert compare(answer, truth, honest, error_factor=4, floor=FLOOR).ok, right
+    for index, value in ((1, 7.0), (1, -special if special == special else np.inf), (0, 0.0), (size - 1, 0.0)):
+        answer = honest.copy()
+        answer[index] = value
+        result = compare(answer, truth, honest, error_factor=4, floor=FLOOR)
+        assert not result.ok, (index, value)
+        assert f"[{index}]" in result.message
+    assert not compare(np.zeros(size, np.float32), truth, honest, error_factor=4, floor=FLOOR).ok
+
+
+@pytest.mark.parametrize("huge", [1e60, 1e200, 1e308])
+def test_one_element_that_only_float64_can_hold_does_not_drown_the_others(huge: float) -> None:
+    truth = np.array([1.0, huge, 2.0, 3.0])
+    honest = np.array([1.0, np.inf, 2.0, 3.0], np.float32)
+    assert compare(honest.copy(), truth, honest, error_factor=4, floor=FLOOR).ok
+    assert not compare(np.array([0, np.inf, 0, 0], np.float32), truth, honest, error_factor=4, floor=FLOOR).ok
+
+
+@pytest.mark.parametrize("size", [1e-200, 1e-160, 1.0, 1e160, 1e300])
+def test_the_verdict_does_not_depend_on_the_unit(size: float) -> None:
+    """float64 outputs whose squares leave float64's range."""
+    truth = np.array([3.0, -4.0, 5.0]) * size
+    floor = 64 * EPSILON["float64"]
+    assert compare(truth * (1 + 1e-15), truth, truth, error_factor=4, floor=floor).ok
+    assert not compare(truth * (1 + 1e-12), truth, truth, error_factor=4, floor=floor).ok
+    assert not compare(np.zeros(3), truth, truth, error_factor=4, floor=floor).ok
+
+
+def test_one_ill_conditioned_element_does_not_license_lower_precision() -> None:
+    rng = np.random.default_rng(0)
+    truth, honest = budgeted(rng.normal(size=10_000))
+    honest[7] += 0.01
+    rounded = torch.from_numpy(truth).bfloat16().float().numpy()
+    result = compare(rounded, truth, honest, error_factor=4, floor=FLOOR)
+    expected = np.linalg.norm(rounded - truth) / np.linalg.norm(truth)
+    assert not result.ok
+    assert "as a whole" in result.message
+    assert result.max_error == pytest.approx(expected)
+    assert result.tolerance == pytest.approx(4 * np.linalg.norm(honest - truth) / np.linalg.norm(truth))
+
+
+def test_zeros_fail_even_where_the_honest_run_is_mostly_noise() -> None:
+    rng = np.random.default_rng(0)
+    truth, honest = budgeted(rng.normal(size=1000))
+    noisy = honest + rng.normal(size=1000).astype(np.float32) * 0.4
+    assert compare(noisy, truth, noisy, error_factor=4, floor=FLOOR).ok
+    assert not compare(np.zeros(1000, np.float32), truth, noisy, error_factor=4, floor=FLOOR).ok
+
+
+@pytest.mark.parametrize(("given", "wanted"), [((1,), (5,)), ((5, 1), (5,)), ((), (3,)), ((3, 2), (2, 3))])
+def test_nothing_is_broadcast(given: tuple[int, ...], wanted: tuple[int, ...]) -> None:
+    truth, honest = budgeted(np.ones(wanted))
+    with pytest.raises(ValueError, match="shape"):
+        compare(np.ones(given, np.float32), truth, honest, error_factor=4, floor=FLOOR)
+
+
+def test_where_truth_and_honest_run_break_a_tie_differently_both_are_right() -> None:
+    truth, honest = np.array([3, 1, 2]), np.array([3, 0, 2])
+    for answer in (truth, honest):
+        assert compare(answer.copy(), truth, honest, error_factor=4, floor=0).ok
+    assert not compare(np.array([3, 2, 2]), truth, honest, error_factor=4, floor=0).ok
+
+
+def test_large_tensors_need_little_memory_of_their_own() -> None:
+    truth, honest = budgeted(np.ones(1 << 22))  # 32 MB of truth
+    budget = make_budget(truth, honest, error_factor=4, floor=FLOOR)
+    tracemalloc.start()
+    try:
+        assert check(honest, budget).ok
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 4 << 20
 
 
 def test_integers_and_bools_are_exact() -> None:
