@@ -5,7 +5,7 @@
 
 The declared parameters of each ``extern "C"`` function are read from the source: tensors go as pointers, after their
 dtype, contiguity and device were checked; Python numbers are converted to the declared type; a mismatch is a
-SignatureError before the call.
+SignatureError before the call. torch is not imported here: whoever passes a tensor has it.
 """
 
 from __future__ import annotations
@@ -14,13 +14,15 @@ import ctypes
 import hashlib
 import os
 import re
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from judge.c_declarations import Parameter as Parameter
+from judge.c_declarations import parse_functions as parse_functions
 from judge.errors import SignatureError
 from warpsmith import WarpsmithError
 
@@ -29,202 +31,127 @@ class CompileError(WarpsmithError):
     """The compiler refused a kernel's source; the text holds its first errors with line numbers of that source."""
 
 
-_POINTEES = {
-    "float": "float32",
-    "double": "float64",
-    "int": "int32",
-    "int32_t": "int32",
-    "long": "int64",
-    "longlong": "int64",
-    "int64_t": "int64",
-    "short": "int16",
-    "int16_t": "int16",
-    "signedchar": "int8",
-    "int8_t": "int8",
-    "unsignedchar": "uint8",
-    "uint8_t": "uint8",
-    "char": "uint8",
-    "bool": "bool",
-    "void": "",
+_CASTS = {
+    "float32": "float()",
+    "float64": "double()",
+    "float16": "half()",
+    "bfloat16": "bfloat16()",
+    "int16": "short()",
+    "int32": "int()",
+    "int64": "long()",
+    "bool": "bool()",
 }
-"""C type a pointer points at -> torch dtype it needs; "" takes any."""
-
-_SCALARS: dict[str, Any] = {
-    "float": ctypes.c_float,
-    "double": ctypes.c_double,
-    "bool": ctypes.c_bool,
-    "char": ctypes.c_char,
-    "short": ctypes.c_short,
-    "int": ctypes.c_int,
-    "unsigned": ctypes.c_uint,
-    "unsignedint": ctypes.c_uint,
-    "long": ctypes.c_long,
-    "longint": ctypes.c_long,
-    "unsignedlong": ctypes.c_ulong,
-    "longlong": ctypes.c_longlong,
-    "unsignedlonglong": ctypes.c_ulonglong,
-    "int8_t": ctypes.c_int8,
-    "uint8_t": ctypes.c_uint8,
-    "int16_t": ctypes.c_int16,
-    "int32_t": ctypes.c_int32,
-    "uint32_t": ctypes.c_uint32,
-    "int64_t": ctypes.c_int64,
-    "uint64_t": ctypes.c_uint64,
-    "size_t": ctypes.c_size_t,
-    "ptrdiff_t": ctypes.c_ssize_t,
-    "ssize_t": ctypes.c_ssize_t,
-}
-_QUALIFIERS = re.compile(r"\b(?:const|volatile|restrict|__restrict__|__restrict|struct|register|std::)\b|std::")
-_FUNCTION = re.compile(r"(?P<type>[A-Za-z_][\w:\s*]*?[\s*])(?P<name>[A-Za-z_]\w*)\s*\((?P<parameters>[^()]*)\)\s*\{")
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """One declared parameter of a kernel function."""
-
-    name: str
-    declared: str
-    """As written, qualifiers dropped: "float*", "long"."""
-    pointee: str | None
-    """torch dtype that the tensor must have, "" for any; None for a number."""
-    scalar: Any
-    """ctypes type of a number; None for a pointer."""
-
-
-def parse_functions(source: str) -> dict[str, tuple[Parameter, ...]]:
-    """The ``extern "C"`` functions that a source defines, with their parameters.
-
-    Raises:
-        SignatureError: a parameter's type is none that Python can pass, or there is no such function.
-    """
-    text = _without_comments(source)
-    functions: dict[str, tuple[Parameter, ...]] = {}
-    for region in _extern_c_regions(text):
-        for match in _FUNCTION.finditer(region):
-            name = match["name"]
-            functions[name] = tuple(
-                _parameter(name, number, written)
-                for number, written in enumerate(_split_parameters(match["parameters"]), start=1)
-            )
-    if not functions:
-        raise SignatureError('the source defines no extern "C" function: write extern "C" void name(...) {...}')
-    return functions
-
-
-def _without_comments(source: str) -> str:
-    text = re.sub(r"/\*.*?\*/", " ", source, flags=re.S)
-    return re.sub(r"//[^\n]*|^\s*#[^\n]*", " ", text, flags=re.M)
-
-
-def _extern_c_regions(text: str) -> list[str]:
-    """Text of each extern "C" block, and of each single definition with its opening brace."""
-    regions = []
-    for match in re.finditer(r'extern\s*"C"\s*', text):
-        rest = text[match.end() :]
-        if rest.startswith("{"):
-            regions.append(_top_level(rest[1:]))
-        elif (brace := rest.find("{")) >= 0 and ";" not in rest[:brace]:
-            regions.append(rest[: brace + 1])
-    return regions
-
-
-def _top_level(text: str) -> str:
-    """What stands between a brace and its partner, inner bodies emptied, so that only definitions remain."""
-    depth, kept = 0, []
-    for character in text:
-        if character == "}":
-            if depth == 0:
-                break
-            depth -= 1
-        if depth == 0:
-            kept.append(character)
-        if character == "{":
-            depth += 1
-    return "".join(kept)
-
-
-def _split_parameters(text: str) -> list[str]:
-    text = text.strip()
-    return [] if text in ("", "void") else [part.strip() for part in text.split(",")]
-
-
-def _parameter(function: str, number: int, written: str) -> Parameter:
-    plain = _QUALIFIERS.sub(" ", written).replace("[]", "*")
-    stars = plain.count("*")
-    words = plain.replace("*", " ").replace("&", " & ").split()
-    name = words.pop() if len(words) > 1 else f"#{number}"
-    kind = "".join(words)
-    if "&" not in words and stars == 1 and kind in _POINTEES:
-        return Parameter(name, f"{' '.join(words)}*", _POINTEES[kind], None)
-    if "&" not in words and stars == 0 and kind in _SCALARS:
-        return Parameter(name, " ".join(words), None, _SCALARS[kind])
-    raise SignatureError(
-        f"{function}: parameter {number} ({written}) cannot be passed from Python: use a pointer to "
-        "float, double, an integer type, bool or void, or a number"
-    )
+"""dtype -> the method that makes a tensor of it."""
 
 
 class CppFunction:
     """One function of a CppModule."""
 
-    def __init__(self, name: str, parameters: Sequence[Parameter], address: Any) -> None:
+    def __init__(self, name: str, parameters: Sequence[Parameter], symbol: Any) -> None:
         self.name = name
         self.parameters = tuple(parameters)
-        self._call = address
+        self._call = symbol
         self._call.restype = None
-        self._call.argtypes = [p.scalar if p.scalar is not None else ctypes.c_void_p for p in self.parameters]
+        self._call.argtypes = [ctypes.c_void_p if p.scalar is None else p.scalar for p in self.parameters]
+        self._converters = tuple(
+            (_pointer_converter if p.scalar is None else _number_converter)(
+                f"{name}: argument {i} ({p.name}, {p.declared})", p
+            )
+            for i, p in enumerate(self.parameters, start=1)
+        )
+        self._count = len(self._converters)
 
     def __call__(self, *arguments: Any) -> None:
-        """Calls the kernel; returns when it has run.
+        """Calls the kernel; returns when it has run. None goes as a null pointer.
 
         Raises:
             SignatureError: count, dtype, contiguity or device of the arguments differ from what is declared.
         """
-        if len(arguments) != len(self.parameters):
+        if len(arguments) != self._count:
             wanted = ", ".join(f"{p.declared} {p.name}" for p in self.parameters)
-            raise SignatureError(f"{self.name} takes {len(self.parameters)} arguments ({wanted}), got {len(arguments)}")
-        self._call(
-            *[_convert(self.name, i, p, a) for i, (p, a) in enumerate(zip(self.parameters, arguments, strict=True))]
-        )
+            raise SignatureError(f"{self.name} takes {self._count} arguments ({wanted}), got {len(arguments)}")
+        self._call(*[convert(argument) for convert, argument in zip(self._converters, arguments, strict=True)])
 
 
-def _convert(function: str, index: int, parameter: Parameter, argument: Any) -> Any:
-    if parameter.scalar is None:
+def _pointer_converter(where: str, parameter: Parameter) -> Callable[[Any], int | None]:
+    """From a tensor to its address. Kernels may take microseconds: a dtype that was right once is told by identity."""
+    seen: Any = _UNSEEN
+
+    def convert(argument: Any) -> int | None:
+        nonlocal seen
         if argument is None:
             return None
-        pointer = getattr(argument, "data_ptr", None)
-        if pointer is None:
-            raise _mismatch(function, index, parameter, f"is {_article(argument)}; pass a tensor")
-        dtype = str(argument.dtype).removeprefix("torch.")
-        if parameter.pointee and dtype != parameter.pointee:
-            raise _mismatch(function, index, parameter, f"is a {dtype} tensor; pass a {parameter.pointee} one")
-        if argument.device.type != "cpu":
-            raise _mismatch(function, index, parameter, f"is on {argument.device}; pass a CPU tensor")
-        if not argument.is_contiguous():
-            raise _mismatch(function, index, parameter, "is not contiguous; pass x.contiguous()")
-        return pointer()
-    if hasattr(argument, "data_ptr"):
-        raise _mismatch(function, index, parameter, "is a tensor; pass a number such as x.numel()")
-    if parameter.scalar in (ctypes.c_float, ctypes.c_double):
         try:
-            return float(argument)
-        except (TypeError, ValueError):
-            raise _mismatch(function, index, parameter, f"is {_article(argument)}; pass a number") from None
-    if isinstance(argument, float) or not hasattr(argument, "__index__"):
-        raise _mismatch(function, index, parameter, f"is {_article(argument)}; pass an integer")
-    value = argument.__index__()
-    converted = parameter.scalar(value).value
-    if converted != value and parameter.scalar is not ctypes.c_char:
-        raise _mismatch(function, index, parameter, f"is {value}, which does not fit in {parameter.declared}")
-    return value
+            if argument.dtype is seen and argument.is_cpu and argument.is_contiguous():
+                return argument.data_ptr()  # type: ignore[no-any-return]
+        except AttributeError:
+            pass
+        if wrong := _wrong_tensor(argument, parameter):
+            raise SignatureError(f"{where} {wrong}")
+        seen = argument.dtype
+        return argument.data_ptr()  # type: ignore[no-any-return]
+
+    return convert
 
 
-def _article(argument: Any) -> str:
+_UNSEEN = object()
+
+
+def _wrong_tensor(argument: Any, parameter: Parameter) -> str:
+    """What is wrong with an argument for a pointer, and what to do; empty when nothing is."""
+    if not hasattr(argument, "data_ptr"):
+        return f"is {_shown(argument)}; pass a tensor"
+    # A copy helps for an input only: what is written to the copy of an output is lost.
+    name = parameter.name if parameter.is_const and parameter.name.isidentifier() else ""
+    dtype = str(argument.dtype).removeprefix("torch.")
+    if parameter.pointee and dtype != parameter.pointee:
+        cast = _CASTS.get(parameter.pointee, f"to(torch.{parameter.pointee})")
+        return f"is a {dtype} tensor; pass {f'{name}.{cast}' if name else f'a {parameter.pointee} one'}"
+    if argument.device.type != "cpu":
+        return f"is on {argument.device}; pass {f'{name}.cpu()' if name else 'a CPU tensor'}"
+    if not argument.is_contiguous():
+        return f"is not contiguous; pass {f'{name}.contiguous()' if name else 'a contiguous tensor'}"
+    return ""
+
+
+def _number_converter(where: str, parameter: Parameter) -> Callable[[Any], int | float]:
+    """From a Python number to one that the declared type holds."""
+
+    def convert_float(argument: Any) -> float:
+        if type(argument) is float:
+            return argument
+        if hasattr(argument, "data_ptr") or not (hasattr(argument, "__float__") or hasattr(argument, "__index__")):
+            raise SignatureError(f"{where} is {_shown(argument)}; pass a number")
+        return float(argument)
+
+    if parameter.scalar in (ctypes.c_float, ctypes.c_double):
+        return convert_float
+    least, most = _integer_range(parameter.scalar)
+
+    def convert_integer(argument: Any) -> int:
+        if type(argument) is int and least <= argument <= most:
+            return argument
+        if hasattr(argument, "data_ptr") or not hasattr(argument, "__index__"):
+            raise SignatureError(f"{where} is {_shown(argument)}; pass an integer such as x.numel()")
+        value: int = argument.__index__()
+        if not least <= value <= most:
+            raise SignatureError(f"{where} is {value}, which does not fit in {parameter.declared}")
+        return value
+
+    return convert_integer
+
+
+def _integer_range(scalar: Any) -> tuple[int, int]:
+    if scalar is ctypes.c_bool:
+        return 0, 1
+    values = 1 << 8 * ctypes.sizeof(scalar)
+    return (-values // 2, values // 2 - 1) if scalar(-1).value < 0 else (0, values - 1)
+
+
+def _shown(argument: Any) -> str:
+    if hasattr(argument, "data_ptr"):
+        return "a tensor"
     return f"{argument!r:.40}" if isinstance(argument, int | float | str) else f"a {type(argument).__name__}"
-
-
-def _mismatch(function: str, index: int, parameter: Parameter, what: str) -> SignatureError:
-    return SignatureError(f"{function}: argument {index + 1} ({parameter.name}, {parameter.declared}) {what}")
 
 
 class CppModule:
@@ -256,33 +183,49 @@ def compile_command(source_path: str, out_path: str, cxx: str, flags: Sequence[s
     return [cxx, *flags, "-x", "c++", source_path, "-o", out_path]
 
 
-def summarise_errors(stderr: str, source_path: str = "") -> str:
-    """The first three errors, "line 3: ...", at most 600 characters: short enough to go back to a model."""
-    found = re.findall(r"^[^\n:]*:(\d+):(?:\d+:)? (?:fatal )?error: ([^\n]*)", stderr, flags=re.M)
+def summarise_errors(stderr: str, source_path: str = "kernel.cpp") -> str:
+    """The first three errors, "line 3: ...", at most 600 characters: short enough to go back to a model.
+
+    Lines are those of the source. An error inside a header (a wrong use of a template) is given the line of the source
+    that led there, where the compiler names it.
+    """
+    source = re.escape(Path(source_path).name)
+    found = []
+    line = ""
+    for text in stderr.splitlines():
+        if led := re.match(rf"(?:In file included from )?(?:[^\s:]*/)?{source}:(\d+)[:,]", text):
+            line = led[1]
+        elif text.startswith("In file included from "):
+            line = ""
+        if error := re.match(r"(?P<file>[^\n:]*):\d+:(?:\d+:)? (?:fatal )?error: (?P<what>.*)", text):
+            found.append(f"line {line}: {error['what']}" if line else f"{Path(error['file']).name}: {error['what']}")
     if found:
-        return "; ".join(f"line {line}: {what}" for line, what in found[:3])[:600]
-    lines = [
-        line.replace(source_path, "source") if source_path else line for line in stderr.splitlines() if line.strip()
-    ]
+        return "; ".join(found[:3])[:600]
+    lines = [text.replace(source_path, "source") for text in stderr.splitlines() if text.strip()]
     return " / ".join(lines[-3:])[:600] or "the compiler failed without a message"
 
 
 def compile_locally(source: str) -> str:
-    """Compile outside a judge, into a private cache by content; returns the path of the shared object."""
+    """Compile outside a judge, into a private cache by content; returns the path of the shared object.
+
+    Raises:
+        CompileError: the compiler's first errors; no compiler; a cache that others could write to.
+    """
     from judge.settings import JudgeSettings
 
     settings = JudgeSettings()
-    cxx = os.environ.get("CXX", settings.cxx)
-    home = Path(os.environ.get("WARPSMITH_HOME", Path.home() / ".cache" / "warpsmith"))
-    folder = home / "cpp"
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    key = hashlib.sha256("\0".join([cxx, *settings.cxx_flags, source]).encode()).hexdigest()[:32]
-    target = folder / f"{key}.so"
+    wanted = os.environ.get("CXX", settings.cxx)
+    cxx = shutil.which(wanted)
+    if cxx is None:
+        raise CompileError(f"no {wanted} on PATH: install a C++ compiler (Debian: apt-get install g++)")
+    folder = _private_folder()
+    key = hashlib.sha256("\0".join([_machine(cxx), *settings.cxx_flags, source]).encode(errors="replace")).hexdigest()
+    target = folder / f"{key[:32]}.so"
     if target.exists():
         return str(target)
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         source_path, out_path = Path(scratch) / "kernel.cpp", Path(scratch) / "kernel.so"
-        source_path.write_text(source)
+        source_path.write_text(source, encoding="utf-8", errors="replace")
         try:
             done = subprocess.run(
                 compile_command(str(source_path), str(out_path), cxx, settings.cxx_flags),
@@ -292,14 +235,35 @@ def compile_locally(source: str) -> str:
                 timeout=settings.compile_seconds,
                 check=False,
             )
-        except FileNotFoundError:
-            raise CompileError(f"no {cxx} on PATH: install a C++ compiler (Debian: apt-get install g++)") from None
         except subprocess.TimeoutExpired:
             raise CompileError(f"the compiler did not finish in {settings.compile_seconds:g} s") from None
         if done.returncode != 0:
             raise CompileError(summarise_errors(done.stderr, str(source_path)))
         out_path.replace(target)
     return str(target)
+
+
+def _private_folder() -> Path:
+    home = Path(os.environ.get("WARPSMITH_HOME", Path.home() / ".cache" / "warpsmith"))
+    folder = home / "cpp"
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    state = folder.stat()
+    if state.st_uid != os.geteuid() or state.st_mode & 0o022:
+        raise CompileError(f"{folder} is not this user's alone: chmod 700 it, or set WARPSMITH_HOME to another folder")
+    return folder
+
+
+def _machine(cxx: str) -> str:
+    """What a shared object depends on besides its source: the compiler, and the processor (``-march=native``), since
+    a home folder may be shared by machines with different ones."""
+    compiler = Path(cxx).resolve()
+    try:
+        cpu = next(
+            (x for x in Path("/proc/cpuinfo").read_text().splitlines() if x.startswith(("flags", "Features"))), ""
+        )
+    except OSError:
+        cpu = ""
+    return f"{compiler} {compiler.stat().st_mtime_ns} {cpu}"
 
 
 _compiler: Callable[[str], str] = compile_locally
