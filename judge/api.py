@@ -13,11 +13,12 @@ from __future__ import annotations
 import math
 import platform
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 from judge.compiler import Compiler
 from judge.errors import JudgeError, SandboxError
@@ -29,7 +30,7 @@ from judge.reference import Reference
 from judge.settings import JudgeSettings
 from judge.static_rules import NO_CUSTOM_KERNEL, static_flags
 from judge.statistics import Interval, agree
-from judge.timing import Bank, Timing, is_faster_than_light, make_bank, time_candidate
+from judge.timing import Timing, is_faster_than_light, make_bank, time_candidate
 from judge.types import Baselines, Candidate, Status, Verdict
 from tasks.types import Task
 
@@ -52,6 +53,37 @@ class _Findings:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.monotonic() - began
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Way:
+    """How a device is judged on: the same steps, other memory and clocks."""
+
+    reference: Any
+    player: Any
+    bank: Callable[..., Any]
+    time_candidate: Callable[..., Timing]
+    is_faster_than_light: Callable[..., bool]
+
+
+def _way(device: str) -> _Way:
+    if device == "cuda":
+        from judge import cuda_judging
+
+        return _Way(
+            reference=cuda_judging.CudaReference,
+            player=cuda_judging.CudaPlayer,
+            bank=cuda_judging.Scouts().bank,
+            time_candidate=cuda_judging.time_candidate,
+            is_faster_than_light=cuda_judging.is_faster_than_light,
+        )
+    return _Way(
+        reference=Reference,
+        player=Player,
+        bank=lambda zygote, task, reference, like, deadline: make_bank(reference, zygote.settings),
+        time_candidate=time_candidate,
+        is_faster_than_light=is_faster_than_light,
+    )
+
+
 class Judge:
     """Judges one candidate at a time; not thread-safe. Holds a zygote until closed.
 
@@ -69,6 +101,7 @@ class Judge:
     def _start(self) -> None:
         self._zygote = Zygote(self.settings)
         self._compiler = Compiler(self._zygote)
+        self._way = _way(self.settings.device)
 
     def judge(self, task: Task, candidate: Candidate) -> Verdict:
         """The verdict. Whatever the candidate does is a Verdict.
@@ -99,29 +132,29 @@ class Judge:
             self._compiler.make_room()
             self._compiler.seconds = 0.0
             with findings.phase("load"):
-                player = Player.of_candidate(self._zygote, self._compiler, candidate, deadline)
+                player = self._way.player.of_candidate(self._zygote, self._compiler, candidate, deadline)
             findings.seconds["compile"] = self._compiler.seconds
             findings.seconds["load"] -= self._compiler.seconds
             with player, findings.phase("verify"):
                 bank = self._verify(task, player, findings, deadline)
         with self._lease.exclusive(), findings.phase("time"):
             timing = self._time(task, candidate, bank, deadline, findings)
-        if is_faster_than_light(timing, bank.cases, self.settings):
+        if self._way.is_faster_than_light(timing, bank.cases, self.settings):
             raise ForeignFailure(
                 Status.REJECTED,
                 f"{timing.candidate_ms * 1e3:.1f} us a call is faster than its bytes can move "
-                f"({bank.cases[-1].moved_bytes} bytes at {self.settings.peak_memory_gbps:g} GB/s)",
+                f"({bank.cases[-1].moved_bytes} bytes)",
             )
         if timing.interval.speedup > self.settings.recheck_above:
             with self._lease.exclusive(), findings.phase("recheck"):
                 timing = self._recheck(task, candidate, deadline, findings, timing)
         return self._decide(findings, timing)
 
-    def _verify(self, task: Task, player: Player, findings: _Findings, deadline: float) -> Bank:
+    def _verify(self, task: Task, player: Player, findings: _Findings, deadline: float) -> Any:
         """Every variant on every distribution; returns the cases for timing (variant "default")."""
-        bank: Bank | None = None
-        for variant in task.variants:
-            with Reference(self._zygote, task, variant, deadline) as reference:
+        bank: Any = None
+        for variant in task.variants_on(self.settings.device):
+            with self._way.reference(self._zygote, task, variant, deadline) as reference:
                 findings.sandbox = tuple(layer for layer in reference.layers if layer in player.layers)
                 cases = [reference.case(distribution) for distribution in task.distributions]
                 cases.append(reference.case(task.distributions[0]))
@@ -132,20 +165,22 @@ class Judge:
                         player.call(case)
                         findings.tally.check(player.outputs(), case)
                 if bank is None:
-                    bank = make_bank(reference, self.settings)
+                    bank = self._way.bank(self._zygote, task, reference, cases[0], deadline)
         assert bank is not None, "a task has a default variant"
         return bank
 
-    def _time(self, task: Task, candidate: Candidate, bank: Bank, deadline: float, findings: _Findings) -> Timing:
-        return time_candidate(self._zygote, self._compiler, task, candidate, bank, deadline, findings.tally)
+    def _time(self, task: Task, candidate: Candidate, bank: Any, deadline: float, findings: _Findings) -> Timing:
+        return self._way.time_candidate(self._zygote, self._compiler, task, candidate, bank, deadline, findings.tally)
 
     def _recheck(self, task: Task, candidate: Candidate, deadline: float, findings: _Findings, first: Timing) -> Timing:
         """Time again, on new pairs and on cases that no process of this candidate has seen.
 
         Returns the slower of the two. Raises ForeignFailure (rejected) when they differ.
         """
-        with Reference(self._zygote, task, task.variants[0], deadline) as reference:
-            bank = make_bank(reference, self.settings)
+        variant = task.variants_on(self.settings.device)[0]
+        with self._way.reference(self._zygote, task, variant, deadline) as reference:
+            like = reference.case(task.distributions[0])
+            bank = self._way.bank(self._zygote, task, reference, like, deadline)
         second = self._time(task, candidate, bank, deadline, findings)
         if not agree(first.interval, second.interval, self.settings.recheck_disagreement):
             raise ForeignFailure(
@@ -248,7 +283,13 @@ def _hardware(settings: JudgeSettings, cores: list[int]) -> dict[str, str]:
         model = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), model)
     except OSError:
         pass
+    gpu: dict[str, str] = {}
+    if settings.device == "cuda":
+        from judge.cuda_device import describe
+
+        gpu = describe()
     return {
+        **gpu,
         "cpu": model,
         "cores": ",".join(map(str, cores)),
         "threads": str(settings.threads),

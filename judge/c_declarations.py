@@ -21,6 +21,16 @@ _NAMED_TYPES = {
     "double": "float64",
     "_Float16": "float16",
     "__bf16": "bfloat16",
+    # CUDA's; vectors are views of a tensor of their parts
+    "half": "float16",
+    "__half": "float16",
+    "__half2": "float16",
+    "half2": "float16",
+    "__nv_bfloat16": "bfloat16",
+    "__nv_bfloat162": "bfloat16",
+    **{f"{name}{count}": dtype for name, dtype in (("float", "float32"), ("int", "int32")) for count in (2, 3, 4)},
+    **{f"double{count}": "float64" for count in (2, 3, 4)},
+    **{f"uint{count}": "" for count in (2, 3, 4)},
     "size_t": "uint64",
     "uintptr_t": "uint64",
     "ptrdiff_t": "int64",
@@ -154,7 +164,7 @@ def _parameter(function: str, number: int, written: str, aliases: dict[str, list
     if len(words) == 1:
         words = _QUALIFIER.sub(" ", " ".join(aliases.get(words[0], words))).split()
     kind = _kind(words)
-    if kind is None or len(stars) > 1 or (not stars and kind not in _SCALARS):
+    if kind is None or len(stars) > 1 or (not stars and (kind not in _SCALARS or words[-1][-1:] in "234")):
         raise SignatureError(
             f"{function}: parameter {number} ({' '.join(written.split())}) cannot be passed from Python: use a "
             "pointer to float, double, an integer type, bool or void, or a number"

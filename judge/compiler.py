@@ -19,7 +19,7 @@ from pathlib import Path
 
 from judge.load_cpp import compile_command, summarise_errors
 from judge.process import Zygote, await_end
-from judge.wire import Compiled
+from judge.wire import Compile, Compiled
 
 MAX_SOURCE = 1 << 20
 MAX_OBJECT = 16 << 20
@@ -42,12 +42,13 @@ class Compiler:
         self.last_error = ""
         """Of the latest failed compilation since this was last emptied."""
 
-    def compile(self, source: str) -> Compiled:
-        """Path of the shared object, or the compiler's first errors. Never raises for what the source does."""
+    def compile(self, order: Compile) -> Compiled:
+        """Path of the shared object or cubin, or the compiler's first errors. Never raises for what the source does."""
         began = time.monotonic()
-        name = hmac.new(self._secret, source.encode(errors="surrogatepass"), hashlib.sha256).hexdigest()
+        key = "\0".join((order.language, *order.options, order.source))
+        name = hmac.new(self._secret, key.encode(errors="surrogatepass"), hashlib.sha256).hexdigest()
         if name not in self._done:
-            self._done[name] = self._compile(source, name)
+            self._done[name] = self._compile(order, name)
         result = self._done[name]
         self.seconds += time.monotonic() - began
         if result.error:
@@ -63,44 +64,57 @@ class Compiler:
             self._done.clear()
             self._kept_bytes = 0
 
-    def _compile(self, source: str, name: str) -> Compiled:
-        settings = self._zygote.settings
-        if not self._cxx:
+    def _compile(self, order: Compile, name: str) -> Compiled:
+        settings, source = self._zygote.settings, order.source
+        cuda = order.language == "cuda"
+        if cuda and settings.device != "cuda":
+            return Compiled(path="", error="load_cuda needs a GPU: this judge times on the CPU (judge.device)")
+        if not cuda and not self._cxx:
             return Compiled(path="", error=f"this machine has no {settings.cxx}: install a C++ compiler")
         if len(source) > MAX_SOURCE:
             return Compiled(path="", error=f"the source has {len(source)} characters, at most {MAX_SOURCE} are allowed")
         scratch = self._zygote.folder / "build" / secrets.token_hex(16)
         scratch.mkdir(mode=0o700)
         try:
-            (scratch / "kernel.cpp").write_text(source, errors="replace")
-            (scratch / "kernel.cpp").chmod(0o444)
-            code, output = self._run(scratch)
+            given, made = ("kernel.cu", "kernel.cubin") if cuda else ("kernel.cpp", "kernel.so")
+            (scratch / given).write_text(source, encoding="utf-8", errors="replace")
+            (scratch / given).chmod(0o444)
+            code, output = self._run(scratch, self._cuda_order(order) if cuda else self._cpp_order())
             if code is None:
                 return Compiled(path="", error=f"the compiler did not finish in {settings.compile_seconds:g} s")
-            built = scratch / "kernel.so"
+            built = scratch / made
             if code != 0 or not _is_plain_file(built):
-                return Compiled(path="", error=summarise_errors(output, "kernel.cpp"))
+                return Compiled(
+                    path="", error=_nvrtc_errors(scratch, output) if cuda else summarise_errors(output, given)
+                )
             if (size := built.stat().st_size) > MAX_OBJECT:
                 return Compiled(path="", error=f"the shared object has {size} bytes, at most {MAX_OBJECT} are allowed")
             self._kept_bytes += size
-            target = self._zygote.folder / "artifacts" / f"{name}.so"
+            target = (self._zygote.folder / "artifacts" / name).with_suffix(built.suffix)
             shutil.copyfile(built, target)
             target.chmod(0o555)
             return Compiled(path=str(target), error="")
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
 
-    def _run(self, scratch: Path) -> tuple[int | None, str]:
+    def _cpp_order(self) -> dict[str, object]:
+        return {"command": compile_command("kernel.cpp", "kernel.so", self._cxx, self._zygote.settings.cxx_flags)}
+
+    def _cuda_order(self, order: Compile) -> dict[str, object]:
+        from judge.cuda_device import architecture
+
+        return {"cuda_source": True, "cuda_options": order.options, "architecture": architecture()}
+
+    def _run(self, scratch: Path, order: dict[str, object]) -> tuple[int | None, str]:
         """Exit status (None: too late) and output of the jailed compiler."""
         settings = self._zygote.settings
-        command = compile_command("kernel.cpp", "kernel.so", self._cxx, settings.cxx_flags)
         pid, sock, log = self._zygote.fork(
             {
                 "role": "compiler",
                 "memory_mb": settings.memory_mb,
                 "cpu_seconds": int(settings.compile_seconds) + 1,
                 "scratch": str(scratch),
-                "command": command,
+                **order,
             }
         )
         try:
@@ -116,6 +130,13 @@ class Compiler:
         finally:
             sock.close()
             os.close(log)
+
+
+def _nvrtc_errors(scratch: Path, output: str) -> str:
+    written = scratch / "errors.txt"
+    if _is_plain_file(written):
+        return written.read_text("utf-8", errors="replace")[:600]
+    return output.strip()[-600:] or "NVRTC failed without a message"
 
 
 def _is_plain_file(path: Path) -> bool:

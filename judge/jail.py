@@ -203,10 +203,22 @@ def drop_privileges(uid: int | None) -> tuple[list[str], dict[str, str]]:
     return raised, missing
 
 
-def limit_resources(*, memory_bytes: int, processes: int, file_bytes: int, cpu_seconds: int, files: int = 256) -> None:
-    """rlimits; ``memory_bytes`` is the whole address space. RLIMIT_NPROC does not bind uid 0, the own uid makes it."""
+def limit_resources(
+    *,
+    memory_bytes: int,
+    processes: int,
+    file_bytes: int,
+    cpu_seconds: int,
+    files: int = 256,
+    whole_space: bool = True,
+) -> None:
+    """rlimits; ``memory_bytes`` is the whole address space, or only private writable memory beyond what there is.
+
+    RLIMIT_NPROC does not bind uid 0, the own uid makes it.
+    """
+    used = int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize() if not whole_space else 0
     for kind, value in (
-        (resource.RLIMIT_AS, memory_bytes),
+        (resource.RLIMIT_AS, memory_bytes) if whole_space else (resource.RLIMIT_DATA, used + memory_bytes),
         (resource.RLIMIT_NPROC, processes),
         (resource.RLIMIT_FSIZE, file_bytes),
         (resource.RLIMIT_CPU, cpu_seconds),
@@ -223,6 +235,8 @@ def limit_resources(*, memory_bytes: int, processes: int, file_bytes: int, cpu_s
 _READ = 1 << 2 | 1 << 3
 _EXECUTE = 1 << 0
 _READ_FILE = 1 << 2
+_WRITE_FILE = 1 << 1
+_DEVICE_CONTROL = 1 << 15
 _WRITE = 1 << 1 | 1 << 4 | 1 << 5 | 1 << 7 | 1 << 8 | 1 << 13 | 1 << 14
 
 
@@ -234,9 +248,12 @@ def landlock_abi() -> int:
         return 0
 
 
-def restrict_files(*, readable: Sequence[str], unlisted: Sequence[str], writable: Sequence[str]) -> None:
+def restrict_files(
+    *, readable: Sequence[str], unlisted: Sequence[str], writable: Sequence[str], devices: Sequence[str] = ()
+) -> None:
     """Landlock: files beneath ``readable`` may be read and mapped for execution, beneath ``unlisted`` likewise by a
-    known name only, beneath ``writable`` written; no TCP, no abstract sockets or signals across the border.
+    known name only, beneath ``writable`` written, ``devices`` used; no TCP, no abstract sockets or signals across the
+    border.
 
     Raises OSError where the kernel has no Landlock.
     """
@@ -251,6 +268,7 @@ def restrict_files(*, readable: Sequence[str], unlisted: Sequence[str], writable
         [(path, _READ | _EXECUTE) for path in readable]
         + [(path, _READ_FILE | _EXECUTE) for path in unlisted]
         + [(path, _READ | _WRITE) for path in writable]
+        + [(path, _READ_FILE | _WRITE_FILE | _DEVICE_CONTROL) for path in devices]
     )
     for path, access in grants:
         try:

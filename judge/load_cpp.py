@@ -54,7 +54,7 @@ class CppFunction:
         self._call.restype = None
         self._call.argtypes = [ctypes.c_void_p if p.scalar is None else p.scalar for p in self.parameters]
         self._converters = tuple(
-            (_pointer_converter if p.scalar is None else _number_converter)(
+            (pointer_converter if p.scalar is None else number_converter)(
                 f"{name}: argument {i} ({p.name}, {p.declared})", p
             )
             for i, p in enumerate(self.parameters, start=1)
@@ -73,20 +73,21 @@ class CppFunction:
         self._call(*[convert(argument) for convert, argument in zip(self._converters, arguments, strict=True)])
 
 
-def _pointer_converter(where: str, parameter: Parameter) -> Callable[[Any], int | None]:
+def pointer_converter(where: str, parameter: Parameter, device: str = "cpu") -> Callable[[Any], int | None]:
     """From a tensor to its address. Kernels may take microseconds: a dtype that was right once is told by identity."""
     seen: Any = _UNSEEN
+    on_device = f"is_{device}"
 
     def convert(argument: Any) -> int | None:
         nonlocal seen
         if argument is None:
             return None
         try:
-            if argument.dtype is seen and argument.is_cpu and argument.is_contiguous():
+            if argument.dtype is seen and getattr(argument, on_device) and argument.is_contiguous():
                 return argument.data_ptr()  # type: ignore[no-any-return]
         except AttributeError:
             pass
-        if wrong := _wrong_tensor(argument, parameter):
+        if wrong := _wrong_tensor(argument, parameter, device):
             raise SignatureError(f"{where} {wrong}")
         seen = argument.dtype
         return argument.data_ptr()  # type: ignore[no-any-return]
@@ -97,7 +98,7 @@ def _pointer_converter(where: str, parameter: Parameter) -> Callable[[Any], int 
 _UNSEEN = object()
 
 
-def _wrong_tensor(argument: Any, parameter: Parameter) -> str:
+def _wrong_tensor(argument: Any, parameter: Parameter, device: str) -> str:
     """What is wrong with an argument for a pointer, and what to do; empty when nothing is."""
     if not hasattr(argument, "data_ptr"):
         return f"is {_shown(argument)}; pass a tensor"
@@ -107,14 +108,15 @@ def _wrong_tensor(argument: Any, parameter: Parameter) -> str:
     if parameter.pointee and dtype != parameter.pointee:
         cast = _CASTS.get(parameter.pointee, f"to(torch.{parameter.pointee})")
         return f"is a {dtype} tensor; pass {f'{name}.{cast}' if name else f'a {parameter.pointee} one'}"
-    if argument.device.type != "cpu":
-        return f"is on {argument.device}; pass {f'{name}.cpu()' if name else 'a CPU tensor'}"
+    if argument.device.type != device:
+        kind = device if device == "cpu" else "GPU"
+        return f"is on {argument.device}; pass {f'{name}.{device}()' if name else f'a {kind.upper()} tensor'}"
     if not argument.is_contiguous():
         return f"is not contiguous; pass {f'{name}.contiguous()' if name else 'a contiguous tensor'}"
     return ""
 
 
-def _number_converter(where: str, parameter: Parameter) -> Callable[[Any], int | float]:
+def number_converter(where: str, parameter: Parameter) -> Callable[[Any], int | float]:
     """From a Python number to one that the declared type holds."""
 
     def convert_float(argument: Any) -> float:

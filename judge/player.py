@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Self
 
 from judge import wire
 from judge.compiler import Compiler
@@ -12,7 +13,6 @@ from judge.memory import NUMPY_TYPES, Arena, Array
 from judge.process import ForeignFailure, Jailed, Zygote
 from judge.reference import Case, Setup
 from judge.types import Candidate, Status
-from judge.verify import check, to_float
 from tasks.types import Task, Variant
 
 
@@ -30,7 +30,7 @@ class Player:
         believed of a baseline."""
 
     @classmethod
-    def of_candidate(cls, zygote: Zygote, compiler: Compiler, candidate: Candidate, deadline: float) -> Player:
+    def of_candidate(cls, zygote: Zygote, compiler: Compiler, candidate: Candidate, deadline: float) -> Self:
         """Loads the candidate. Raises ForeignFailure: compile_error, runtime_error or timeout, with its own line."""
         player = cls(Jailed(zygote, "candidate", deadline), _limits(zygote))
         player._process.compile = compiler.compile
@@ -44,7 +44,7 @@ class Player:
         return player
 
     @classmethod
-    def of_task(cls, zygote: Zygote, task: Task, variant: Variant, deadline: float) -> Player:
+    def of_task(cls, zygote: Zygote, task: Task, variant: Variant, deadline: float) -> Self:
         player = cls(Jailed(zygote, "baseline", deadline), _limits(zygote))
         try:
             player._ask(wire.LoadTask(source=task.source, where=task.where, constants=variant.constants), "to import")
@@ -84,7 +84,7 @@ class Player:
         assert self._arena is not None
         self._arena.write(case.inputs)
         elapsed, called = self._process.timed_call(self._call_seconds)
-        _check_kinds(called.outputs, case)
+        check_kinds(called.outputs, case)
         self._outputs = called.outputs
         own = called.seconds if 0 <= called.seconds < self._call_seconds else 0.0
         self.own_seconds = own if 0 < own < elapsed else elapsed
@@ -103,7 +103,7 @@ class Player:
     def _ask(self, request: wire.Request, what: str, fd: int | None = None) -> wire.Reply:
         return self._process.ask(request, self._load_seconds, what, fd)
 
-    def __enter__(self) -> Player:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -138,7 +138,7 @@ def candidate_blamed(compiler: Compiler) -> Iterator[None]:
         raise explain(failure, compiler) from None
 
 
-def _check_kinds(outputs: Sequence[wire.TensorSpec], case: Case) -> None:
+def check_kinds(outputs: Sequence[wire.TensorSpec], case: Case) -> None:
     if len(outputs) != len(case.honest):
         raise ForeignFailure(
             Status.INCORRECT, f"forward returned {len(outputs)} tensors, the reference {len(case.honest)}"
@@ -164,7 +164,7 @@ class ErrorTally:
     def check(self, outputs: Sequence[Array], case: Case) -> None:
         """Compare every output with the truth. Raises ForeignFailure (incorrect)."""
         for index, (output, budget) in enumerate(zip(outputs, case.budgets, strict=True)):
-            result = check(to_float(output.data, output.dtype), budget)
+            result = budget.check(output)
             worse = self.tolerance is None or result.max_error * self.tolerance >= self.max_error * result.tolerance
             if worse or not result.ok:
                 self.max_error, self.tolerance = result.max_error, result.tolerance

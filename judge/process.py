@@ -17,7 +17,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from judge import wire
@@ -28,9 +28,11 @@ from judge.settings import JudgeSettings
 from judge.types import Status
 
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom")
+_GPU_DEVICES = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia[0-9]*")
 _SYSTEM = ("/usr", "/etc/ld.so.cache", "/etc/alternatives", "/proc/cpuinfo", "/sys/devices/system/cpu", *_DEVICES)
 _START_SECONDS = 60.0
 _STOP_SECONDS = 5.0
+_SEND_SECONDS = 5.0
 _END_SECONDS = 20.0
 _MAX_COMPILATIONS = 32
 
@@ -81,7 +83,9 @@ class Zygote:
 
     def _start(self, theirs: socket.socket) -> subprocess.Popen[bytes]:
         threads = str(self.settings.threads)
-        kept = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")
+        kept = ["OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE"]
+        if self.settings.device == "cuda":
+            kept += ["LD_LIBRARY_PATH", "CUDA_PATH", "CUDA_HOME", "CUDA_VISIBLE_DEVICES"]
         environment = {
             "PATH": "/usr/bin:/bin",
             "LANG": "C.UTF-8",
@@ -95,6 +99,8 @@ class Zygote:
             # would be half of a fast kernel's time, and most of its noise. (glibc caps the first at 32 MiB.)
             "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
             "MALLOC_TRIM_THRESHOLD_": str(1 << 30),
+            "CUDA_CACHE_DISABLE": "1",
+            "CUPY_CACHE_DIR": SCRATCH,
             **{name: os.environ[name] for name in kept if name in os.environ},
         }
         log = (self.folder / "zygote.log").open("wb")
@@ -115,6 +121,8 @@ class Zygote:
             "cores": self.cores,
             "threads": self.settings.threads,
             "root": str(self.folder / "root"),
+            "device": self.settings.device,
+            "gpu_devices": self._gpu_devices(),
             "readable": [str(path) for path in self._readable()],
             "unlisted": [str(self.folder / "artifacts")],
             "writable": [str(self.folder / "build")],
@@ -139,9 +147,16 @@ class Zygote:
     def _readable(self) -> list[Path]:
         packages = [Path(entry) for entry in sys.path if entry.endswith(("site-packages", "dist-packages"))]
         places = [Path(sys.prefix), Path(sys.base_prefix), *packages, *(Path(path) for path in _SYSTEM)]
+        if self.settings.device == "cuda":
+            places += [*map(Path, self._gpu_devices()), Path("/proc/driver/nvidia")]
         tops = [Path("/", top) for top in ("bin", "lib", "lib64", "sbin")]
         places += [top for top in tops if top.is_dir() and not top.is_symlink()]
         return list(dict.fromkeys(place.resolve() if place.is_dir() else place for place in places if place.exists()))
+
+    def _gpu_devices(self) -> list[str]:
+        if self.settings.device != "cuda":
+            return []
+        return sorted(str(path) for pattern in _GPU_DEVICES for path in Path("/dev").glob(pattern))
 
     def fork(self, request: dict[str, object]) -> tuple[int, socket.socket, int]:
         """A new jailed process: its pid, our end of the wire, and a file descriptor with its output.
@@ -221,7 +236,7 @@ class Jailed:
         )
         self._reaped = False
         self._compilations = 0
-        self.compile: Callable[[str], wire.Compiled] | None = None
+        self.compile: Callable[[wire.Compile], wire.Compiled] | None = None
         try:
             ready = self._receive(time.monotonic() + settings.load_seconds, "to start")
         except ForeignFailure as failure:
@@ -256,9 +271,9 @@ class Jailed:
             if isinstance(reply, wire.Compile) and self.compile is not None:
                 self._compilations += 1
                 if self._compilations > _MAX_COMPILATIONS:
-                    raise ForeignFailure(Status.REJECTED, f"more than {_MAX_COMPILATIONS} calls of load_cpp")
+                    raise ForeignFailure(Status.REJECTED, f"more than {_MAX_COMPILATIONS} kernels to compile")
                 began = time.monotonic()
-                self._send(self.compile(reply.source))
+                self._send(self.compile(reply))
                 limit += time.monotonic() - began  # compiling has a limit of its own
                 continue
             if isinstance(reply, wire.Failed):
@@ -268,24 +283,40 @@ class Jailed:
             return reply
 
     def timed_call(self, seconds: float) -> tuple[float, wire.Called]:
-        """One call of a stopped process: (seconds by the judge's clock, reply). It is stopped again on return.
+        """One call of a stopped process: (seconds by the judge's clock, reply). It is stopped again on return."""
+        call = wire.Call(secrets.randbits(62))
+        elapsed, reply = self._timed(lambda: wire.send_call(self._sock, call), seconds)
+        if not isinstance(reply, wire.Called) or reply.nonce != call.nonce:
+            raise ForeignFailure(Status.REJECTED, "it answered a call with something else than that call's result")
+        return elapsed, reply
 
-        The clock starts before the process may run and stops when its answer, with this call's nonce, is here.
-        """
-        nonce = secrets.randbits(62)
-        self._send(wire.Call(nonce=nonce))
-        limit = time.monotonic() + seconds
+    def timed_batch(self, batch: wire.CallBatch, seconds: float) -> tuple[float, wire.CalledBatch]:
+        """timed_call for a batch of calls on a GPU."""
+        elapsed, reply = self._timed(lambda: wire.send(self._sock, batch), seconds)
+        if not isinstance(reply, wire.CalledBatch) or reply.nonce != batch.nonce:
+            raise ForeignFailure(Status.REJECTED, "it answered a batch with something else than that batch's result")
+        return elapsed, reply
+
+    def _timed(self, send: Callable[[], None], seconds: float) -> tuple[float, wire.Reply]:
+        """The clock starts before the process may run and stops when its answer is here; what the answer says, and
+        whether it has this call's nonce, is looked at when the process stands still."""
+        self._sock.settimeout(_SEND_SECONDS)
+        try:
+            send()
+        except wire.WireError:
+            raise self._failure("stopped listening") from None
+        limit = min(time.monotonic() + seconds, self.deadline)
         self.check_still()
-        began = time.perf_counter()
-        os.kill(self.pid, signal.SIGCONT)
-        reply = self._receive(limit, "for forward")
-        elapsed = time.perf_counter() - began
-        self.stop()
+        with self._faults_told("for forward"):
+            began = time.perf_counter()
+            os.kill(self.pid, signal.SIGCONT)
+            answer = wire.receive_bytes(self._sock, limit)
+            elapsed = time.perf_counter() - began
+            self.stop()
+            reply = wire.decode_reply(answer)
         if isinstance(reply, wire.Failed):
             status = Status.INCORRECT if reply.kind == "outputs" else Status.RUNTIME_ERROR
             raise ForeignFailure(status, _one_line(reply.message), line=reply.line)
-        if not isinstance(reply, wire.Called) or reply.nonce != nonce:
-            raise ForeignFailure(Status.REJECTED, "it answered a call with something else than that call's result")
         return elapsed, reply
 
     def stop(self) -> None:
@@ -328,15 +359,21 @@ class Jailed:
         return _one_line(lines[-1])[:200] if lines else ""
 
     def _send(self, message: wire.Request, fd: int | None = None) -> None:
-        self._sock.settimeout(5)
+        self._sock.settimeout(_SEND_SECONDS)
         try:
             wire.send(self._sock, message, fd)
         except wire.WireError:
             raise self._failure("stopped listening") from None
 
     def _receive(self, limit: float, what: str) -> wire.Reply:
-        try:
+        with self._faults_told(what):
             return wire.receive_reply(self._sock, min(limit, self.deadline))
+
+    @contextlib.contextmanager
+    def _faults_told(self, what: str) -> Iterator[None]:
+        """What goes wrong on the wire as a ForeignFailure."""
+        try:
+            yield
         except TimeoutError:
             raise ForeignFailure(Status.TIMEOUT, f"took too long {what}") from None
         except wire.HangupError:

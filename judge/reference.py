@@ -9,7 +9,7 @@ from typing import Any
 from judge import wire
 from judge.memory import NUMPY_TYPES, Array
 from judge.process import ForeignFailure, Jailed, Zygote
-from judge.verify import EPSILON, Budget, make_budget, to_float
+from judge.verify import EPSILON, OutputBudget, make_budget, to_float
 from tasks.errors import TaskError
 from tasks.types import Task, Variant
 
@@ -33,7 +33,7 @@ class Case:
     inputs: tuple[Array, ...]
     honest: tuple[Array, ...]
     """The reference's outputs in its own dtype."""
-    budgets: tuple[Budget, ...]
+    budgets: tuple[OutputBudget, ...]
     """Truth and tolerance of each output."""
     label: str
     """For messages: variant and distribution."""
@@ -81,7 +81,7 @@ class Reference:
             label=f"variant {self._variant.name}, {distribution} inputs",
         )
 
-    def _budget(self, truth: Array, honest: Array) -> Budget:
+    def _budget(self, truth: Array, honest: Array) -> OutputBudget:
         epsilon = EPSILON.get(honest.dtype, 0.0)
         floor = max(self._settings.error_floor_ulps * epsilon, self._task.tolerance or 0.0) if epsilon else 0.0
         return make_budget(

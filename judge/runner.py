@@ -22,10 +22,12 @@ import numpy as np
 import torch
 
 from judge import load_cpp, wire
+from judge.memory import NUMPY_TYPES
 from tasks.loader import variant_source
 
 MAX_OUTPUTS = 64
 _FOREIGN = "<foreign>"
+_DTYPE_NAMES = {getattr(torch, name): name for name in NUMPY_TYPES}
 
 
 class _ForeignError(Exception):
@@ -48,6 +50,10 @@ class Runner:
         """Tensors whose addresses the judge has: they must live until it has read them."""
         self.padding: list[Any] = []
 
+    def start(self) -> None:
+        """Before any foreign code runs."""
+        self.padding = _shift_heap()
+
     def answer(self, request: wire.Request, fd: int | None) -> wire.Reply:
         match request:
             case wire.LoadTask():
@@ -67,8 +73,6 @@ class Runner:
                 _warm_heap(8 * request.size)
                 self.arguments = tuple(wire.unpack_value(request.arguments, tensors))
                 return wire.Done()
-            case wire.Call():
-                return self._call(request.nonce)
         raise wire.WireError(f"unexpected {type(request).__name__}")
 
     def _load(self, source: str, class_name: str) -> wire.Reply:
@@ -130,12 +134,13 @@ class Runner:
             _give_parameters(self.model, dict(zip(request.names, tensors[first:], strict=True)))
         return wire.Done()
 
-    def _call(self, nonce: int) -> wire.Called:
+    def call(self, call: wire.Call) -> wire.Called:
         began = time.perf_counter()
-        outputs = _outputs(self.model(*self.arguments))
+        result = self.model(*self.arguments)
+        outputs = [result] if type(result) is torch.Tensor and result.is_contiguous() else _outputs(result)
         seconds = time.perf_counter() - began
-        self.kept = [outputs]
-        return wire.Called(nonce=nonce, seconds=seconds, outputs=_specs(outputs))
+        self.kept = outputs
+        return wire.Called(nonce=call.nonce, seconds=seconds, outputs=_specs(outputs))
 
     def _ask_judge_to_compile(self, source: str) -> str:
         wire.send(self.sock, wire.Compile(source=source))
@@ -145,14 +150,14 @@ class Runner:
         return reply.path
 
 
-def serve(sock: socket.socket, layers: tuple[str, ...], missing: dict[str, str]) -> NoReturn:
+def serve(kind: type[Runner], sock: socket.socket, layers: tuple[str, ...], missing: dict[str, str]) -> NoReturn:
     """Answer the judge until it hangs up; never returns."""
     import os
 
     warnings.filterwarnings("ignore", message="The given buffer is not writable")
     torch.set_grad_enabled(False)
-    runner = Runner(sock)
-    runner.padding = _shift_heap()
+    runner = kind(sock)
+    runner.start()
     wire.send(sock, wire.Ready(layers=layers, missing=missing))
     while True:
         try:
@@ -160,7 +165,7 @@ def serve(sock: socket.socket, layers: tuple[str, ...], missing: dict[str, str])
         except (wire.WireError, OSError):
             os._exit(0)
         try:
-            reply = runner.answer(request, fd)
+            reply = runner.call(request) if isinstance(request, wire.Call) else runner.answer(request, fd)
         except _ForeignError as error:
             reply = error.failed
         except BaseException as error:  # foreign code may raise anything, SystemExit included
@@ -246,7 +251,11 @@ def _outputs(result: Any) -> list[torch.Tensor]:
 
 def _specs(tensors: list[torch.Tensor]) -> tuple[wire.TensorSpec, ...]:
     return tuple(
-        wire.TensorSpec(dtype=str(t.dtype).removeprefix("torch."), shape=tuple(t.shape), place=t.data_ptr())
+        wire.TensorSpec(
+            dtype=_DTYPE_NAMES.get(t.dtype) or str(t.dtype).removeprefix("torch."),
+            shape=tuple(t.shape),
+            place=t.data_ptr(),
+        )
         for t in tensors
     )
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import BaseModel, ConfigDict, Field
 
 
 class JudgeSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    device: Literal["cpu", "cuda"] = "cpu"
+    """Where tasks and candidates run. "cuda" needs CuPy and a GPU; inputs and models are then moved there."""
     threads: int = Field(1, ge=1)
     """Threads that baseline and candidate may use alike; they are pinned to as many cores. One is the quietest."""
     pairs: int = Field(7, ge=3)
@@ -40,6 +44,16 @@ class JudgeSettings(BaseModel):
     """Address space of a candidate beyond what the zygote maps already."""
     bank_mb: int = Field(512, ge=16)
     """Memory for inputs and truths of one candidate; fewer calls are timed when a task needs more."""
+    cuda_pairs: int = Field(4, ge=3)
+    """As ``pairs``, on a GPU, where processes differ by some thousandths only."""
+    cuda_batches: int = Field(3, ge=2)
+    """Timed batches of calls in each process, after one that warms up."""
+    cuda_batch_ms: float = Field(20.0, gt=0)
+    """A batch is made about so long, by the baseline's time, so that the way to the process and back does not count."""
+    cuda_max_calls: int = Field(256, ge=4)
+    """Most calls in a batch."""
+    cuda_bank_mb: int = Field(16384, ge=256)
+    """GPU memory for inputs and outputs of one candidate's timed calls."""
     exclusive_timing: bool = True
     """Only one judge of this machine times at any moment, and nobody else compiles meanwhile (file lock)."""
     require_sandbox: bool = False

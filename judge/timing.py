@@ -37,6 +37,8 @@ class Timing:
     baseline_ms: float
     candidate_ms: float
     pairs: int
+    method: str = "calls"
+    """How: "calls" one by one, or on a GPU in batches as "graph" or by "launches"."""
 
 
 def make_bank(reference: Reference, settings: JudgeSettings) -> Bank:
@@ -83,7 +85,7 @@ def _time_pair(
     baseline_seconds: list[float] = []
     candidate_seconds: list[float] = []
     with ExitStack() as stack:
-        with _baseline_blamed(task):
+        with baseline_blamed(task):
             baseline = stack.enter_context(Player.of_task(zygote, task, task.variants[0], deadline))
             baseline.prepare(bank.setup, bank.cases[0])
         player = stack.enter_context(Player.of_candidate(zygote, compiler, candidate, deadline))
@@ -91,7 +93,7 @@ def _time_pair(
             player.prepare(bank.setup, bank.cases[0])
 
         def time_baseline(case: Case) -> None:
-            with _baseline_blamed(task):
+            with baseline_blamed(task):
                 baseline.call(case)
             # Not the judge's clock, which also sees up to 0.1 ms of wake-up and Python around the call: a candidate
             # could rewrite the runner to save that, and would beat the baseline by it with the baseline's own kernel.
@@ -111,7 +113,7 @@ def _time_pair(
 
 
 @contextmanager
-def _baseline_blamed(task: Task) -> Iterator[None]:
+def baseline_blamed(task: Task) -> Iterator[None]:
     """The baseline is the task's own code: its failures are the task's."""
     try:
         yield

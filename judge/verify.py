@@ -27,9 +27,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+from judge.memory import Array
 
 CHUNK = 1 << 15
 """Elements compared at a time: what is derived from them stays in the cache, and a 4 GB tensor needs no second one."""
@@ -71,6 +74,22 @@ class Budget:
     """Root mean square of the truth, where both it and the honest run are finite."""
     tolerance: float
     l2_tolerance: float
+
+    def check(self, output: Array) -> Comparison:
+        """``check`` for what a process returned."""
+        return check(to_float(output.data, output.dtype), self)
+
+
+class OutputBudget(Protocol):
+    """A Budget wherever its arrays lie."""
+
+    @property
+    def truth(self) -> Any: ...
+
+    @property
+    def tolerance(self) -> float: ...
+
+    def check(self, output: Array) -> Comparison: ...
 
 
 @dataclass(frozen=True, kw_only=True)

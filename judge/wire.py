@@ -3,6 +3,9 @@
 A frame is a 4-byte big-endian length and that many bytes of msgpack, decoded strictly into one of the Structs below:
 an unknown tag, a wrong type or a frame above the cap is a WireError, and the process that sent it is done for.
 Tensors do not travel here, only where they lie.
+
+Calls are timed from outside, so their requests are shorter still: a mark in the place of the length, and a nonce. What
+the runner does between them and forward counts against a candidate.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import array
 import socket
 import struct
 import time
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -20,6 +24,8 @@ MAX_FRAME = 1 << 20
 MAX_REQUEST = 1 << 24
 """Largest frame the judge sends (source text, mostly)."""
 _LENGTH = struct.Struct(">I")
+_SHORT = struct.Struct(">IQ")
+_CALL = 0xFFFFFFFF
 
 
 class WireError(Exception):
@@ -30,12 +36,14 @@ class HangupError(WireError):
     """The other side closed its end: it is dead or dying."""
 
 
-class TensorSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class TensorSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Where a tensor lies: at an address of the sender's, or at an offset of a shared memory."""
 
     dtype: str
     shape: tuple[int, ...]
     place: int
+    handle: bytes = b""
+    """On a GPU: the CUDA IPC handle (64 bytes) of the allocation that ``place`` is an offset of."""
 
 
 # --- judge -> jailed process ---
@@ -66,6 +74,12 @@ class MakeInputs(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=Tr
     distribution: str
 
 
+class MakeCases(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True):
+    """Reference on a GPU only: MakeInputs for each seed with the inputs as given, and no truth; gives MadeCases."""
+
+    seeds: tuple[int, ...]
+
+
 class Construct(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True):
     """Build Model or ModelNew and give it the reference's parameters, which lie in the memory sent along."""
 
@@ -74,6 +88,8 @@ class Construct(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=Tru
     names: tuple[str, ...]
     """state_dict names of the last len(names) tensors; those before belong to the arguments."""
     size: int
+    handle: bytes = b""
+    """On a GPU, in place of a file descriptor."""
 
 
 class MapInputs(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True):
@@ -84,8 +100,25 @@ class MapInputs(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=Tru
     size: int
 
 
-class Call(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True):
+class MapSlots(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True):
+    """GPU: memory for the arguments of several calls of a batch, whose contents change before each batch."""
+
+    arguments: Any
+    slots: tuple[tuple[TensorSpec, ...], ...]
+    handle: bytes
+
+
+class Capture(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True):
+    """GPU: make one CUDA graph of a call for each slot; from then on a batch of all of them is a replay."""
+
+
+class CallBatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True):
+    """GPU: one call for each of the first ``count`` slots, then wait for all of them; answered with CalledBatch."""
+
     nonce: int
+    count: int
+    replay: bool
+    """Replay the graph instead."""
 
 
 class Compiled(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True):
@@ -95,7 +128,19 @@ class Compiled(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True
     error: str
 
 
-Request = LoadTask | LoadCandidate | MakeInit | MakeInputs | Construct | MapInputs | Call | Compiled
+Request = (
+    LoadTask
+    | LoadCandidate
+    | MakeInit
+    | MakeInputs
+    | MakeCases
+    | Construct
+    | MapInputs
+    | MapSlots
+    | Capture
+    | CallBatch
+    | Compiled
+)
 
 # --- jailed process -> judge ---
 
@@ -121,6 +166,18 @@ class Made(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True):
     honest: tuple[TensorSpec, ...] = ()
 
 
+class MadeCases(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True):
+    cases: tuple[Made, ...]
+
+
+class CalledBatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True):
+    nonce: int
+    seconds: float
+    """Between two events of the sender's, before the first and after the last call."""
+    outputs: tuple[tuple[TensorSpec, ...], ...]
+    """Of each call."""
+
+
 class Called(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True):
     nonce: int
     seconds: float
@@ -130,6 +187,8 @@ class Called(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True):
 
 class Compile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True):
     source: str
+    language: str = "cpp"
+    options: tuple[str, ...] = ()
 
 
 class Failed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True):
@@ -142,7 +201,7 @@ class Failed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True):
     """In the foreign file; 0 where unknown."""
 
 
-Reply = Ready | Done | Made | Called | Compile | Failed
+Reply = Ready | Done | Made | MadeCases | Called | CalledBatch | Compile | Failed
 
 _encoder = msgspec.msgpack.Encoder()
 _request_decoder = msgspec.msgpack.Decoder(Request)
@@ -163,11 +222,30 @@ def send(sock: socket.socket, message: Request | Reply, fd: int | None = None) -
         raise WireError(f"could not send: {error}") from None
 
 
-def receive_request(sock: socket.socket) -> tuple[Request, int | None]:
+@dataclass(frozen=True)
+class Call:
+    """Call the model; answered with Called."""
+
+    nonce: int
+
+
+def send_call(sock: socket.socket, call: Call) -> None:
+    """Raises WireError when the other side is gone or stuffed."""
+    try:
+        sock.sendall(_SHORT.pack(_CALL, call.nonce))
+    except OSError as error:
+        raise WireError(f"could not send: {error}") from None
+
+
+def receive_request(sock: socket.socket) -> tuple[Request | Call, int | None]:
     """Jailed side: the next request and the file descriptor that came with it."""
-    head, fd = _receive_with_fd(sock, _LENGTH.size)
-    payload = _receive_exactly(sock, _check_length(head, MAX_REQUEST), None)
-    return _request_decoder.decode(payload), fd
+    head, fd = _receive_with_fd(sock, _SHORT.size)
+    mark, nonce = _SHORT.unpack(head)
+    if mark == _CALL:
+        return Call(nonce), fd
+    length = _check_length(head[: _LENGTH.size], MAX_REQUEST)
+    payload = head[_LENGTH.size :]
+    return _request_decoder.decode(payload + _receive_exactly(sock, length - len(payload), None)), fd
 
 
 def receive_reply(sock: socket.socket, deadline: float) -> Reply:
@@ -176,7 +254,27 @@ def receive_reply(sock: socket.socket, deadline: float) -> Reply:
     Raises TimeoutError, HangupError, or WireError for anything that is no message.
     """
     head = _receive_exactly(sock, _LENGTH.size, deadline)
-    payload = _receive_exactly(sock, _check_length(head, MAX_FRAME), deadline)
+    return decode_reply(_receive_exactly(sock, _check_length(head, MAX_FRAME), deadline))
+
+
+def receive_bytes(sock: socket.socket, deadline: float) -> bytes:
+    """Judge side: one frame's payload before ``deadline``, to be decoded when time is no matter.
+
+    Raises as receive_reply, also when more than one frame has come.
+    """
+    data = _receive_some(sock, 1 << 16, deadline)
+    while len(data) < _LENGTH.size:
+        data += _receive_some(sock, 1 << 16, deadline)
+    whole = _LENGTH.size + _check_length(data[: _LENGTH.size], MAX_FRAME)
+    if len(data) < whole:
+        data += _receive_exactly(sock, whole - len(data), deadline)
+    if len(data) > whole:
+        raise WireError("more than one answer to a call")
+    return data[_LENGTH.size :]
+
+
+def decode_reply(payload: bytes) -> Reply:
+    """Raises WireError for anything that is no message."""
     try:
         return _reply_decoder.decode(payload)
     except (msgspec.MsgspecError, RecursionError, ValueError, UnicodeError) as error:
@@ -192,23 +290,28 @@ def _check_length(head: bytes, cap: int) -> int:
 
 def _receive_exactly(sock: socket.socket, count: int, deadline: float | None) -> bytes:
     parts, missing = [], count
-    while missing:
-        if deadline is not None:
-            left = deadline - time.monotonic()
-            if left <= 0:
-                raise TimeoutError
-            sock.settimeout(left)
-        try:
-            part = sock.recv(min(missing, 1 << 16))
-        except TimeoutError:
-            raise
-        except OSError as error:
-            raise HangupError(str(error)) from None
-        if not part:
-            raise HangupError("the process hung up")
+    while missing > 0:
+        part = _receive_some(sock, min(missing, 1 << 16), deadline)
         parts.append(part)
         missing -= len(part)
     return b"".join(parts)
+
+
+def _receive_some(sock: socket.socket, most: int, deadline: float | None) -> bytes:
+    if deadline is not None:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        sock.settimeout(left)
+    try:
+        part = sock.recv(most)
+    except TimeoutError:
+        raise
+    except OSError as error:
+        raise HangupError(str(error)) from None
+    if not part:
+        raise HangupError("the process hung up")
+    return part
 
 
 def _receive_with_fd(sock: socket.socket, count: int) -> tuple[bytes, int | None]:

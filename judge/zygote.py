@@ -41,7 +41,7 @@ def main() -> None:
     with contextlib.suppress(OSError):
         # Root only. A process that is woken for a timed call waits a millisecond for a busy neighbour otherwise.
         os.setpriority(os.PRIO_PROCESS, 0, -20)
-    _import_everything(order["threads"])
+    _import_everything(order["threads"], order["device"])
     address_space = _address_space()
     layers: list[str] = []
     missing: dict[str, str] = {}
@@ -77,8 +77,11 @@ def main() -> None:
         control.sendall(pid.to_bytes(4, "big"))
 
 
-def _import_everything(threads: int) -> None:
+def _import_everything(threads: int, device: str) -> None:
     import random  # noqa: F401 - foreign code finds these imported
+
+    if device == "cuda":
+        import judge.cuda_runner  # noqa: F401 - imports CuPy; nothing here may touch CUDA, or no child could
 
     import numpy  # noqa: F401
     import torch
@@ -180,9 +183,12 @@ def _become(
         jail.prctl(4, 1)  # same uid as the judge, who must be able to read our memory
     jail.die_with_parent(order["judge_pid"], wire)
     others = jail.tasks_of_this_uid() + _OTHERS_GROWTH if uid is None and "mountns" not in walls[0] else 0
+    on_gpu = order["device"] == "cuda" and not compiling
     jail.limit_resources(
-        memory_bytes=address_space + request["memory_mb"] * _MEGABYTE,
-        processes=others + (64 if compiling else 16 + 2 * order["threads"]),
+        # The driver reserves address space by the terabyte: there only what is written to counts.
+        memory_bytes=request["memory_mb"] * _MEGABYTE if on_gpu else address_space + request["memory_mb"] * _MEGABYTE,
+        whole_space=not on_gpu,
+        processes=others + (64 if compiling or on_gpu else 16 + 2 * order["threads"]),
         file_bytes=64 * _MEGABYTE if compiling else _MEGABYTE,
         cpu_seconds=request["cpu_seconds"],
     )
@@ -191,7 +197,9 @@ def _become(
     writable = ["/dev/null"] if scratch == "/" else [scratch, "/dev/null"]
     jail.attempt(
         "landlock",
-        lambda: jail.restrict_files(readable=readable, unlisted=order["unlisted"], writable=writable),
+        lambda: jail.restrict_files(
+            readable=readable, unlisted=order["unlisted"], writable=writable, devices=order["gpu_devices"] * on_gpu
+        ),
         raised,
         missing,
     )
@@ -199,7 +207,30 @@ def _become(
     tempfile.tempdir = scratch  # asked for and remembered by an import, before there was this one
 
     jail.attempt("seccomp", lambda: seccomp.install(strict=not compiling), raised, missing)
+    if "cuda_source" in request:
+        _compile_cuda(request)
     if compiling:
         command = request["command"]
         os.execve(command[0], command, {"PATH": "/usr/bin:/bin", "LANG": "C", "TMPDIR": scratch})
-    runner.serve(socket.socket(fileno=wire), tuple(raised), missing)
+    runner.serve(_runner_class(order["device"]), socket.socket(fileno=wire), tuple(raised), missing)
+
+
+def _runner_class(device: str) -> type[runner.Runner]:
+    if device == "cuda":
+        from judge.cuda_runner import CudaRunner
+
+        return CudaRunner
+    return runner.Runner
+
+
+def _compile_cuda(request: dict[str, Any]) -> None:
+    """NVRTC is a library: no program is started. Leaves kernel.cubin or errors.txt in the scratch folder."""
+    from judge.load_cuda import compile_to_cubin
+
+    source = Path("kernel.cu").read_text(encoding="utf-8")
+    code, errors = compile_to_cubin(source, request["cuda_options"], request["architecture"])
+    if code:
+        Path("kernel.cubin").write_bytes(code)
+    else:
+        Path("errors.txt").write_text(errors, encoding="utf-8")
+    os._exit(0 if code else 1)

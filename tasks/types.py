@@ -43,6 +43,8 @@ class Task:
     """1 single operator, 2 fusion, 3 block."""
     variants: tuple[Variant, ...] = (Variant(name="default", constants={}),)
     """The first is "default", the one that is timed."""
+    gpu_variants: tuple[Variant, ...] = ()
+    """In place of ``variants`` on a GPU, whose shapes are larger; empty: the same."""
     tolerance: float | None = None
     """Relative error allowed in place of the judge's own floor, where the task states one."""
     distributions: tuple[str, ...] = DISTRIBUTIONS
@@ -56,6 +58,10 @@ class Task:
     def task_id(self) -> str:
         """First 16 hex digits of the SHA-256 of the source: two tasks are the same when their text is."""
         return hashlib.sha256(self.source.encode()).hexdigest()[:16]
+
+    def variants_on(self, device: str) -> tuple[Variant, ...]:
+        """The variants for "cpu" or "cuda"."""
+        return self.gpu_variants if device == "cuda" and self.gpu_variants else self.variants
 
     @property
     def where(self) -> str:

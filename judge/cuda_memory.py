@@ -1,0 +1,146 @@
+"""GPU memory between the judge and its jailed processes, by CUDA IPC.
+
+Handles are 64 plain bytes. What a jailed process offers is mapped here only to be copied at once; what the judge lends
+(inputs) is written again before each batch, since a mapping cannot be read-only: see docs/judge.md.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import secrets
+from collections.abc import Sequence
+from typing import Any
+
+import cupy
+import numpy as np
+
+from judge.memory import NUMPY_TYPES, Array, byte_count
+from judge.wire import TensorSpec
+
+ALIGNMENT = 512
+"""Bytes that slots are aligned to, as torch's allocator does."""
+_HANDLE_BYTES = 64
+
+_driver = ctypes.CDLL("libcuda.so.1")
+_driver.cuMemGetAddressRange_v2.argtypes = [
+    ctypes.POINTER(ctypes.c_uint64),
+    ctypes.POINTER(ctypes.c_size_t),
+    ctypes.c_uint64,
+]
+
+
+def allocation_of(address: int) -> tuple[int, int]:
+    """(base, bytes) of the allocation that an address lies in. Raises OSError."""
+    base, size = ctypes.c_uint64(), ctypes.c_size_t()
+    code = _driver.cuMemGetAddressRange_v2(ctypes.byref(base), ctypes.byref(size), ctypes.c_uint64(address))
+    if code != 0:
+        raise OSError(code, "no such GPU memory")
+    return int(base.value), int(size.value)
+
+
+def view(address: int, owner: Any, dtype: str, shape: tuple[int, ...]) -> Any:
+    """A CuPy array over memory at an address; torch dtypes as NUMPY_TYPES has them."""
+    numpy_type = np.dtype(NUMPY_TYPES[dtype])
+    count = int(np.prod(shape, dtype=np.int64))
+    memory = cupy.cuda.UnownedMemory(address, max(count * numpy_type.itemsize, 1), owner)
+    return cupy.ndarray(shape, numpy_type, cupy.cuda.MemoryPointer(memory, 0))
+
+
+class Slots:
+    """One allocation of the judge's with room for the inputs of several calls; lent to jailed processes."""
+
+    def __init__(self, kinds: Sequence[Array], count: int) -> None:
+        """``kinds``: arrays whose dtypes and shapes each slot has room for; contents are not copied."""
+        self.slots: list[tuple[TensorSpec, ...]] = []
+        offset = 0
+        for _ in range(count):
+            specs = []
+            for array in kinds:
+                place = offset + secrets.randbelow(8) * ALIGNMENT
+                specs.append(TensorSpec(dtype=array.dtype, shape=array.data.shape, place=place))
+                offset = -(-(place + max(array.nbytes, 1)) // ALIGNMENT) * ALIGNMENT + ALIGNMENT
+            self.slots.append(tuple(specs))
+        self.size = max(offset, ALIGNMENT)
+        self._address = cupy.cuda.runtime.malloc(self.size)
+        self.handle = bytes(cupy.cuda.runtime.ipcGetMemHandle(self._address))
+
+    def write(self, slot: int, arrays: Sequence[Array]) -> None:
+        """Enqueue the copies of one call's contents."""
+        for spec, array in zip(self.slots[slot], arrays, strict=True):
+            if (array.dtype, array.data.shape) != (spec.dtype, spec.shape):
+                raise ValueError(f"{array.dtype} {array.data.shape} does not fit {spec.dtype} {spec.shape}")
+            if array.nbytes:
+                _copy(self._address + spec.place, array.data.data.ptr, array.nbytes)
+
+    def holds(self, slot: int, arrays: Sequence[Array]) -> bool:
+        """Whether a slot's contents are still these, bit for bit."""
+        for spec, array in zip(self.slots[slot], arrays, strict=True):
+            here = view(self._address + spec.place, self, "uint8", (array.nbytes,))
+            there = view(array.data.data.ptr, array.data, "uint8", (array.nbytes,))
+            if array.nbytes and not bool((here == there).all()):
+                return False
+        return True
+
+    def close(self) -> None:
+        if self._address:
+            cupy.cuda.runtime.free(self._address)
+            self._address = 0
+
+
+class Mappings:
+    """Allocations of one jailed process, mapped while it lives."""
+
+    def __init__(self) -> None:
+        self._mapped: dict[bytes, tuple[int, int]] = {}
+
+    def address(self, spec: TensorSpec) -> int:
+        """Where a tensor of that process lies in the judge's address space.
+
+        Raises OSError: there is no such allocation, or the tensor does not fit into it.
+        """
+        if len(spec.handle) != _HANDLE_BYTES:
+            raise OSError(22, "no IPC handle")
+        if spec.handle not in self._mapped:
+            try:
+                base = cupy.cuda.runtime.ipcOpenMemHandle(spec.handle)
+            except cupy.cuda.runtime.CUDARuntimeError as error:
+                raise OSError(22, str(error)) from None
+            self._mapped[spec.handle] = (base, allocation_of(base)[1])
+        base, size = self._mapped[spec.handle]
+        if not 0 <= spec.place <= size - byte_count(spec):
+            raise OSError(22, "beyond the end of its allocation")
+        return base + spec.place
+
+    def close(self) -> None:
+        for base, _ in self._mapped.values():
+            cupy.cuda.runtime.ipcCloseMemHandle(base)
+        self._mapped.clear()
+
+
+def copy_out(mappings: Mappings, spec: TensorSpec) -> Array:
+    """Enqueue the copy of a jailed process's tensor into memory of the judge's own. Raises OSError."""
+    address = mappings.address(spec)
+    data = cupy.empty(spec.shape, NUMPY_TYPES[spec.dtype])
+    if data.nbytes:
+        _copy(data.data.ptr, address, data.nbytes)
+    return Array(dtype=spec.dtype, data=data)
+
+
+def _copy(to: int, source: int, count: int) -> None:
+    cupy.cuda.runtime.memcpyAsync(to, source, count, 3, cupy.cuda.get_current_stream().ptr)
+
+
+def synchronize() -> None:
+    cupy.cuda.get_current_stream().synchronize()
+
+
+class Flusher:
+    """Empties the L2 cache by writing twice its size."""
+
+    def __init__(self) -> None:
+        device = cupy.cuda.Device()
+        size = int(device.attributes["L2CacheSize"])
+        self._data = cupy.empty(2 * size + (1 << 20), np.uint8)
+
+    def flush(self) -> None:
+        self._data.fill(secrets.randbelow(256))
