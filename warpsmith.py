@@ -29,6 +29,7 @@ class WarpsmithError(Exception):
 
 _HOMES = {
     "load_cpp": "judge.load_cpp",
+    "load_cuda": "judge.load_cuda",
     "Candidate": "judge.types",
     "Status": "judge.types",
     "Verdict": "judge.types",

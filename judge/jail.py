@@ -121,7 +121,7 @@ def _as_int(value: int) -> int:
     return value - (1 << 32) if value >= 1 << 31 else value
 
 
-def pivot_into(root: Path, readable: Sequence[Path], writable: Sequence[Path]) -> None:
+def pivot_into(root: Path, readable: Sequence[Path], writable: Sequence[Path], *, own_processes: bool = False) -> None:
     """Replace the root by an empty one that shows ``readable`` (read-only) and ``writable`` at their own paths.
 
     Needs a mount namespace of its own. Symbolic links at the top (/lib -> usr/lib) are made again.
@@ -134,8 +134,10 @@ def pivot_into(root: Path, readable: Sequence[Path], writable: Sequence[Path]) -
         source = Path("/", top)
         if source.is_symlink():
             (root / top).symlink_to(source.readlink())
+    if own_processes:
+        mount_own_processes(root)
     for path in sorted({*readable, *writable}):
-        if not path.exists():
+        if not path.exists() or (own_processes and path.is_relative_to("/proc")):
             continue
         target = root / path.relative_to("/")
         if path.is_dir():
@@ -160,6 +162,14 @@ def pivot_into(root: Path, readable: Sequence[Path], writable: Sequence[Path]) -
     _check(libc.umount2(b"/.old", 2), "umount of the old root")
     Path("/.old").rmdir()
     _mount(None, "/", None, _MS_REMOUNT | _MS_BIND | _MS_RDONLY | _MS_NOSUID | _MS_NODEV)
+
+
+def mount_own_processes(root: Path) -> None:
+    """A /proc in which each process sees its own entry only (and its uid's): the CUDA driver reads there, and names its
+    threads. Raises OSError.
+    """
+    (root / "proc").mkdir(exist_ok=True)
+    _mount("proc", str(root / "proc"), "proc", _MS_NOSUID | _MS_NODEV, "hidepid=2")
 
 
 def mount_private_scratch() -> None:
@@ -212,13 +222,12 @@ def limit_resources(
     files: int = 256,
     whole_space: bool = True,
 ) -> None:
-    """rlimits; ``memory_bytes`` is the whole address space, or only private writable memory beyond what there is.
+    """rlimits; ``memory_bytes`` is the whole address space, or only what of it is private and writable.
 
     RLIMIT_NPROC does not bind uid 0, the own uid makes it.
     """
-    used = int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize() if not whole_space else 0
     for kind, value in (
-        (resource.RLIMIT_AS, memory_bytes) if whole_space else (resource.RLIMIT_DATA, used + memory_bytes),
+        (resource.RLIMIT_AS if whole_space else resource.RLIMIT_DATA, memory_bytes),
         (resource.RLIMIT_NPROC, processes),
         (resource.RLIMIT_FSIZE, file_bytes),
         (resource.RLIMIT_CPU, cpu_seconds),
@@ -236,6 +245,7 @@ _READ = 1 << 2 | 1 << 3
 _EXECUTE = 1 << 0
 _READ_FILE = 1 << 2
 _WRITE_FILE = 1 << 1
+_TRUNCATE = 1 << 14
 _DEVICE_CONTROL = 1 << 15
 _WRITE = 1 << 1 | 1 << 4 | 1 << 5 | 1 << 7 | 1 << 8 | 1 << 13 | 1 << 14
 
@@ -249,11 +259,16 @@ def landlock_abi() -> int:
 
 
 def restrict_files(
-    *, readable: Sequence[str], unlisted: Sequence[str], writable: Sequence[str], devices: Sequence[str] = ()
+    *,
+    readable: Sequence[str],
+    unlisted: Sequence[str],
+    writable: Sequence[str],
+    changeable: Sequence[str] = (),
+    devices: Sequence[str] = (),
 ) -> None:
     """Landlock: files beneath ``readable`` may be read and mapped for execution, beneath ``unlisted`` likewise by a
-    known name only, beneath ``writable`` written, ``devices`` used; no TCP, no abstract sockets or signals across the
-    border.
+    known name only, beneath ``writable`` written, beneath ``changeable`` written where they exist, ``devices`` used; no
+    TCP, no abstract sockets or signals across the border.
 
     Raises OSError where the kernel has no Landlock.
     """
@@ -268,6 +283,7 @@ def restrict_files(
         [(path, _READ | _EXECUTE) for path in readable]
         + [(path, _READ_FILE | _EXECUTE) for path in unlisted]
         + [(path, _READ | _WRITE) for path in writable]
+        + [(path, _READ | _WRITE_FILE | _TRUNCATE) for path in changeable]
         + [(path, _READ_FILE | _WRITE_FILE | _DEVICE_CONTROL) for path in devices]
     )
     for path, access in grants:

@@ -148,7 +148,7 @@ class Zygote:
         packages = [Path(entry) for entry in sys.path if entry.endswith(("site-packages", "dist-packages"))]
         places = [Path(sys.prefix), Path(sys.base_prefix), *packages, *(Path(path) for path in _SYSTEM)]
         if self.settings.device == "cuda":
-            places += [*map(Path, self._gpu_devices()), Path("/proc/driver/nvidia")]
+            places += [*map(Path, self._gpu_devices()), Path("/sys/devices/system"), Path("/sys/bus/pci")]
         tops = [Path("/", top) for top in ("bin", "lib", "lib64", "sbin")]
         places += [top for top in tops if top.is_dir() and not top.is_symlink()]
         return list(dict.fromkeys(place.resolve() if place.is_dir() else place for place in places if place.exists()))

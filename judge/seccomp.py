@@ -56,14 +56,19 @@ _PRCTL_DENIED = (1, 4, 35, 36)
 """PDEATHSIG, DUMPABLE, MM, CHILD_SUBREAPER."""
 
 _ALLOW, _ERRNO, _KILL_PROCESS = 0x7FFF0000, 0x00050000, 0x80000000
-_EPERM, _ENOSYS = 1, 38
+_EPERM, _ENOENT, _ENOSYS = 1, 2, 38
+_SOCKET, _CONNECT, _AF_UNIX, _SEQPACKET_CLOEXEC = 41, 42, 1, 0x80005
 _ARCH_X86_64 = 0xC000003E
 _LOAD, _JEQ, _JGE, _JSET, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _NUMBER, _ARCH, _ARGUMENT0, _ARGUMENT1, _ARGUMENT2 = 0, 4, 16, 24, 32
 
 
-def program(*, own_pid: int, strict: bool) -> bytes:
-    """The filter as an array of struct sock_filter. ``strict`` also refuses new processes and programs."""
+def program(*, own_pid: int, strict: bool, gpu: bool = False) -> bytes:
+    """The filter as an array of struct sock_filter. ``strict`` also refuses new processes and programs.
+
+    ``gpu``: the CUDA driver looks for a server of NVIDIA's (MPS) by a Unix socket, and listens on an abstract one of its
+    own; it gives up when it may not. It may, but finds nobody, and nobody finds it: no jailed process can connect.
+    """
 
     def op(code: int, k: int, yes: int = 0, no: int = 0) -> bytes:
         return struct.pack("HBBI", code, yes, no, k)
@@ -80,6 +85,12 @@ def program(*, own_pid: int, strict: bool) -> bytes:
     denied = dict(_ALWAYS)
     if strict:
         denied |= _NO_NEW_PROCESSES
+    if gpu:
+        for name in ("socket", "connect", "bind", "listen"):
+            del denied[name]
+        code += [op(_JEQ, _SOCKET, 0, 6), op(_LOAD, _ARGUMENT0), op(_JEQ, _AF_UNIX, 0, 2), op(_LOAD, _ARGUMENT1)]
+        code += [op(_JEQ, _SEQPACKET_CLOEXEC, 1, 0), refuse, allow]
+        code += [op(_JEQ, _CONNECT, 0, 1), op(_RETURN, _ERRNO | _ENOENT)]
     for number in denied.values():
         code += [op(_JEQ, number, 0, 1), refuse]
     # abort() signals its own process; nobody else may be signalled, and nobody stopped or continued.
@@ -98,11 +109,11 @@ def program(*, own_pid: int, strict: bool) -> bytes:
     return b"".join([*code, allow])
 
 
-def install(*, strict: bool) -> None:
+def install(*, strict: bool, gpu: bool = False) -> None:
     """Put the filter over this process and all its threads. Needs no_new_privs. Raises OSError."""
     if platform.machine() != "x86_64":
         raise OSError(38, "the filter is written for x86-64 only")
-    code = program(own_pid=os.getpid(), strict=strict)
+    code = program(own_pid=os.getpid(), strict=strict, gpu=gpu)
     buffer = ctypes.create_string_buffer(code, len(code))
     header = struct.pack("HxxxxxxP", len(code) // 8, ctypes.addressof(buffer))
     syscall(317, ctypes.c_uint(1), ctypes.c_uint(1), header)  # SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC

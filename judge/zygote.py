@@ -42,7 +42,7 @@ def main() -> None:
         # Root only. A process that is woken for a timed call waits a millisecond for a busy neighbour otherwise.
         os.setpriority(os.PRIO_PROCESS, 0, -20)
     _import_everything(order["threads"], order["device"])
-    address_space = _address_space()
+    address_space, written = _memory_in_use()
     layers: list[str] = []
     missing: dict[str, str] = {}
     root = Path(order["root"])
@@ -50,7 +50,8 @@ def main() -> None:
         layers, missing = jail.enter_namespaces()
         if "mountns" in layers:
             readable, writable = [Path(p) for p in order["readable"]], [Path(p) for p in order["writable"]]
-            jail.pivot_into(root, [*readable, *(Path(p) for p in order["unlisted"])], writable)
+            unlisted = [Path(p) for p in order["unlisted"]]
+            jail.pivot_into(root, [*readable, *unlisted], writable, own_processes=order["device"] == "cuda")
     except OSError as error:
         # Half a new root is no wall: say so and go on with the others.
         missing["mountns"] = str(error)
@@ -68,7 +69,7 @@ def main() -> None:
         if pid == 0:
             control.close()
             try:
-                _become(request, fds, order, (list(layers), dict(missing)), address_space)
+                _become(request, fds, order, (list(layers), dict(missing)), (address_space, written))
             except BaseException:
                 traceback.print_exc()
             os._exit(1)
@@ -93,9 +94,10 @@ def _import_everything(threads: int, device: str) -> None:
     assert runner and torch.nn.functional
 
 
-def _address_space() -> int:
-    """Bytes that this process maps already (torch alone maps gigabytes)."""
-    return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+def _memory_in_use() -> tuple[int, int]:
+    """Bytes that this process maps already (torch alone maps gigabytes), and of them the private writable ones."""
+    pages = Path("/proc/self/statm").read_text().split()
+    return int(pages[0]) * resource.getpagesize(), int(pages[5]) * resource.getpagesize()
 
 
 def _why_no_own_uid(order: dict[str, Any], layers: list[str]) -> str:
@@ -147,7 +149,7 @@ def _become(
     fds: list[int],
     order: dict[str, Any],
     walls: tuple[list[str], dict[str, str]],
-    address_space: int,
+    in_use: tuple[int, int],
 ) -> None:
     """In the child: keep the wire and the log only, raise the remaining walls, then serve the judge."""
     os.dup2(fds[1], 1)
@@ -186,7 +188,7 @@ def _become(
     on_gpu = order["device"] == "cuda" and not compiling
     jail.limit_resources(
         # The driver reserves address space by the terabyte: there only what is written to counts.
-        memory_bytes=request["memory_mb"] * _MEGABYTE if on_gpu else address_space + request["memory_mb"] * _MEGABYTE,
+        memory_bytes=in_use[on_gpu] + request["memory_mb"] * _MEGABYTE,
         whole_space=not on_gpu,
         processes=others + (64 if compiling or on_gpu else 16 + 2 * order["threads"]),
         file_bytes=64 * _MEGABYTE if compiling else _MEGABYTE,
@@ -198,7 +200,11 @@ def _become(
     jail.attempt(
         "landlock",
         lambda: jail.restrict_files(
-            readable=readable, unlisted=order["unlisted"], writable=writable, devices=order["gpu_devices"] * on_gpu
+            readable=readable,
+            unlisted=order["unlisted"],
+            writable=writable,
+            changeable=["/proc"] * on_gpu,
+            devices=order["gpu_devices"] * on_gpu,
         ),
         raised,
         missing,
@@ -206,7 +212,7 @@ def _become(
     os.chdir(scratch)
     tempfile.tempdir = scratch  # asked for and remembered by an import, before there was this one
 
-    jail.attempt("seccomp", lambda: seccomp.install(strict=not compiling), raised, missing)
+    jail.attempt("seccomp", lambda: seccomp.install(strict=not compiling, gpu=on_gpu), raised, missing)
     if "cuda_source" in request:
         _compile_cuda(request)
     if compiling:

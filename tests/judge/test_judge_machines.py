@@ -131,3 +131,35 @@ def test_a_judge_killed_while_compiling_leaves_no_compiler_and_the_next_one_remo
     )
     assert not list(tmp_path.glob("warpsmith-judge-*"))
     assert not list(tmp_path.glob("warpsmith-starting-*"))
+
+
+GPU_FILTER = """
+import os, socket
+from judge import jail, seccomp
+jail.prctl(38, 1)
+seccomp.install(strict=True, gpu=True)
+def outcome(*arguments):
+    try:
+        socket.socket(*arguments).close()
+        return "made"
+    except PermissionError:
+        return "refused"
+print(outcome(socket.AF_UNIX, socket.SOCK_SEQPACKET), outcome(socket.AF_UNIX, socket.SOCK_STREAM),
+      outcome(socket.AF_INET, socket.SOCK_STREAM), outcome(socket.AF_NETLINK, socket.SOCK_RAW))
+one = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+try:
+    one.connect("/tmp/anything")
+except FileNotFoundError:
+    print("nobody there")
+one.bind(b"\\0mine")
+one.listen()
+try:
+    one.accept()
+except PermissionError:
+    print("no caller")
+"""
+
+
+def test_the_filter_for_gpus_allows_the_one_socket_that_the_cuda_driver_looks_for_a_server_with() -> None:
+    done = subprocess.run([sys.executable, "-c", GPU_FILTER], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.splitlines() == ["made refused refused refused", "nobody there", "no caller"], done.stderr
