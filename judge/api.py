@@ -62,16 +62,19 @@ class _Way:
     bank: Callable[..., Any]
     time_candidate: Callable[..., Timing]
     is_faster_than_light: Callable[..., bool]
+    close: Callable[[], None] = lambda: None
 
 
 def _way(device: str) -> _Way:
     if device == "cuda":
         from judge import cuda_judging
 
+        scouts = cuda_judging.Scouts()
         return _Way(
             reference=cuda_judging.CudaReference,
             player=cuda_judging.CudaPlayer,
-            bank=cuda_judging.Scouts().bank,
+            bank=scouts.bank,
+            close=scouts.close,
             time_candidate=cuda_judging.time_candidate,
             is_faster_than_light=cuda_judging.is_faster_than_light,
         )
@@ -121,7 +124,7 @@ class Judge:
                 raise
             except (JudgeError, OSError) as error:
                 last = f"{type(error).__name__}: {error}"
-                self._zygote.close()
+                self._close()
                 with suppress(JudgeError, OSError):  # the next attempt, or the next verdict, tries again
                     self._start()
         return self._verdict(findings, Status.JUDGE_ERROR, message=f"the judge failed: {last}")
@@ -129,6 +132,9 @@ class Judge:
     def _judge(self, task: Task, candidate: Candidate, findings: _Findings) -> Verdict:
         deadline = time.monotonic() + self.settings.total_seconds
         with self._lease.shared():
+            if self.settings.device == "cuda":
+                variants = len(task.variants_on("cuda"))
+                self._zygote.prefork(1 + variants + 2 * self.settings.cuda_pairs)
             self._compiler.make_room()
             self._compiler.seconds = 0.0
             with findings.phase("load"):
@@ -194,7 +200,10 @@ class Judge:
         faster = interval.low > self.settings.win_threshold
         status = Status.WIN if faster and NO_CUSTOM_KERNEL not in findings.flags else Status.CORRECT
         shown = _towards_one(interval)
-        text = f"{shown.speedup:.2f}x [{shown.low:.2f}, {shown.high:.2f}] against eager, {timing.pairs} process pairs"
+        text = (
+            f"{shown.speedup:.2f}x [{shown.low:.2f}, {shown.high:.2f}] against {timing.best_baseline}, "
+            f"{timing.pairs} process pairs"
+        )
         if faster and status is Status.CORRECT:
             text += "; no win: it brings no kernel of its own"
         return self._verdict(
@@ -205,8 +214,9 @@ class Judge:
             speedup_low=shown.low,
             speedup_high=shown.high,
             candidate_ms=timing.candidate_ms,
-            baselines=Baselines(eager=timing.baseline_ms),
-            best_baseline="eager",
+            baselines=Baselines.model_validate({**timing.scouted_ms, timing.best_baseline: timing.baseline_ms}),
+            best_baseline=timing.best_baseline,
+            timed_as=timing.method,
         )
 
     def _failed(self, findings: _Findings, failure: ForeignFailure) -> Verdict:
@@ -253,8 +263,12 @@ class Judge:
         self.close()
 
     def close(self) -> None:
-        self._zygote.close()
+        self._close()
         self._lease.close()
+
+    def _close(self) -> None:
+        self._way.close()
+        self._zygote.close()
 
 
 def judge(task: Task, candidate: Candidate, settings: JudgeSettings | None = None) -> Verdict:

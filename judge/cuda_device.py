@@ -37,3 +37,9 @@ def describe() -> dict[str, str]:
         "cuda_driver": str(cupy.cuda.runtime.driverGetVersion()),
         "cupy": cupy.__version__,
     }
+
+
+def free_bytes() -> int:
+    """GPU memory that nobody holds, the judge's own unused pool included."""
+    cupy.get_default_memory_pool().free_all_blocks()
+    return int(cupy.cuda.runtime.memGetInfo()[0])

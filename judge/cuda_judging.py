@@ -25,8 +25,16 @@ class Scouts:
     def bank(self, zygote: Zygote, task: Task, reference: CudaReference, like: Case, deadline: float) -> CudaBank:
         """Cases for timing. Raises TaskError."""
         if task.task_id not in self._known:
+            for other in self._known.values():
+                other.close()  # one compiled baseline at a time: its memory is a context's and a model's
+            self._known = {k: v for k, v in self._known.items() if v.best in ("eager", "cuda_graph")}
             self._known[task.task_id] = scout(zygote, task, reference, like, deadline)
         return make_bank(reference, like, self._known[task.task_id], zygote.settings)
+
+    def close(self) -> None:
+        for scouted in self._known.values():
+            scouted.close()
+        self._known.clear()
 
 
 def is_faster_than_light(timing: Timing, cases: Sequence[Case], settings: JudgeSettings) -> bool:

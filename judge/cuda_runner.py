@@ -8,7 +8,6 @@ kernels of ten microseconds are not drowned in the time that Python needs to lau
 from __future__ import annotations
 
 import copy
-import time
 from typing import Any
 
 import cupy
@@ -35,13 +34,21 @@ class CudaRunner(Runner):
         torch.cuda.synchronize()
         self._slots: list[tuple[Any, ...]] = []
         self._graph: Any = None
-        self._graph_outputs: list[list[torch.Tensor]] = []
+        self._compile = False
+        self._compiled: Any = None
         self._handles: dict[int, bytes] = {}
+        self._places: dict[int, tuple[int, bytes]] = {}
         self._events = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         self._mapped: dict[bytes, int] = {}
 
     def answer(self, request: wire.Request, fd: int | None) -> wire.Reply:
         match request:
+            case wire.LoadTask():
+                self._compile = request.compiled
+                if request.compiled:
+                    import torch._inductor.config as inductor
+
+                    inductor.compile_threads = 1
             case wire.LoadCandidate():
                 load_cuda.set_compiler(self._ask_for_cubin)
                 return super().answer(request, fd)
@@ -120,11 +127,19 @@ class CudaRunner(Runner):
         tensors = [tensor.clone() for tensor in self._map(request.handle, request.tensors)]
         first = len(tensors) - len(request.names)
         arguments = wire.unpack_value(request.arguments, tensors[:first])
+        given = dict(zip(request.names, tensors[first:], strict=True))
+        self._graph = None
+        if self._compiled is not None:  # once compiled it is kept, with other parameters
+            _give_parameters(self._compiled, given)
+            torch.cuda.synchronize()
+            return wire.Done()
         self.model = getattr(self.module, self.class_name)(*arguments)
         if isinstance(self.model, torch.nn.Module):
             self.model = self.model.to("cuda").eval()
-            _give_parameters(self.model, dict(zip(request.names, tensors[first:], strict=True)))
-        self._graph = None
+            _give_parameters(self.model, given)
+        if self._compile:
+            self._compiled = self.model
+            self.model = torch.compile(self.model, dynamic=False)
         torch.cuda.synchronize()
         return wire.Done()
 
@@ -154,7 +169,7 @@ class CudaRunner(Runner):
             tensors.append(torch.from_dlpack(flat).view(dtype).view(spec.shape))
         return tensors
 
-    def _capture(self) -> wire.Done:
+    def _capture(self) -> wire.Captured:
         """Once as it is, so that everything is built and allocated, then recorded."""
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
@@ -169,28 +184,28 @@ class CudaRunner(Runner):
             for arguments in self._slots:
                 outputs.append(_outputs(self.model(*arguments)))
         torch.cuda.synchronize()
-        self._graph, self._graph_outputs = graph, outputs
-        return wire.Done()
+        self._graph, self.kept = graph, outputs
+        return wire.Captured(outputs=tuple(self._specs(one) for one in outputs))
 
     def _call_batch(self, request: wire.CallBatch) -> wire.CalledBatch:
         start, end = self._events
-        began = time.perf_counter()
-        start.record()
         if request.replay:
+            start.record()
             self._graph.replay()
-            outputs = self._graph_outputs
-        else:
-            outputs = []
-            for arguments in self._slots[: request.count]:
-                result = self.model(*arguments)
-                whole = type(result) is torch.Tensor and result.is_contiguous()
-                outputs.append([result] if whole else _outputs(result))
+            end.record()
+            end.synchronize()
+            return wire.CalledBatch(nonce=request.nonce, seconds=start.elapsed_time(end) * 1e-3)
+        outputs = []
+        start.record()
+        for arguments in self._slots[: request.count]:
+            result = self.model(*arguments)
+            whole = type(result) is torch.Tensor and result.is_contiguous()
+            outputs.append([result] if whole else _outputs(result))
         end.record()
         specs = tuple(self._specs(one) for one in outputs)  # while the GPU works
         self.kept = outputs
         torch.cuda.synchronize()
-        seconds = start.elapsed_time(end) * 1e-3 if outputs else time.perf_counter() - began
-        return wire.CalledBatch(nonce=request.nonce, seconds=seconds, outputs=specs)
+        return wire.CalledBatch(nonce=request.nonce, seconds=start.elapsed_time(end) * 1e-3, outputs=specs)
 
     def _specs(self, tensors: list[torch.Tensor]) -> tuple[wire.TensorSpec, ...]:
         specs = []

@@ -172,10 +172,10 @@ def mount_own_processes(root: Path) -> None:
     _mount("proc", str(root / "proc"), "proc", _MS_NOSUID | _MS_NODEV, "hidepid=2")
 
 
-def mount_private_scratch() -> None:
+def mount_private_scratch(size_mb: int) -> None:
     """An empty SCRATCH that this process alone sees, gone when it ends. Raises OSError."""
     _check(libc.unshare(ctypes.c_int(_CLONE_NEWNS)), "unshare")
-    _mount("tmpfs", SCRATCH, "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=1777,size=16m")
+    _mount("tmpfs", SCRATCH, "tmpfs", _MS_NOSUID | _MS_NODEV, f"mode=1777,size={size_mb}m")
 
 
 def _mount(source: str | None, target: str, kind: str | None, flags: int, data: str | None = None) -> None:

@@ -44,10 +44,12 @@ class Player:
         return player
 
     @classmethod
-    def of_task(cls, zygote: Zygote, task: Task, variant: Variant, deadline: float) -> Self:
-        player = cls(Jailed(zygote, "baseline", deadline), _limits(zygote))
+    def of_task(cls, zygote: Zygote, task: Task, variant: Variant, deadline: float, *, compiled: bool = False) -> Self:
+        """A baseline; ``compiled`` by torch.compile, which needs to start compilers (GPU only)."""
+        player = cls(Jailed(zygote, "compiled" if compiled else "baseline", deadline), _limits(zygote))
+        request = wire.LoadTask(source=task.source, where=task.where, constants=variant.constants, compiled=compiled)
         try:
-            player._ask(wire.LoadTask(source=task.source, where=task.where, constants=variant.constants), "to import")
+            player._ask(request, "to import")
         except BaseException:
             player.close()
             raise

@@ -35,6 +35,8 @@ _STOP_SECONDS = 5.0
 _SEND_SECONDS = 5.0
 _END_SECONDS = 20.0
 _MAX_COMPILATIONS = 32
+_LASTING_CPU_SECONDS = 7 * 86400
+"""Of a compiled baseline, which is used for many candidates."""
 
 
 class ForeignFailure(Exception):  # noqa: N818 - a value on its way to a Verdict, not an error of ours
@@ -61,6 +63,7 @@ class Zygote:
             (self.folder / name).mkdir()
             (self.folder / name).chmod(mode)
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._spares: list[tuple[int, socket.socket, int]] = []
         self._release = threading.Event()
         started = threading.Event()
         self._process: subprocess.Popen[bytes] | None = None
@@ -100,6 +103,7 @@ class Zygote:
             "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
             "MALLOC_TRIM_THRESHOLD_": str(1 << 30),
             "CUDA_CACHE_DISABLE": "1",
+            **({"TRITON_LIBCUDA_PATH": found} if (found := _libcuda_folder()) else {}),
             "CUPY_CACHE_DIR": SCRATCH,
             **{name: os.environ[name] for name in kept if name in os.environ},
         }
@@ -158,6 +162,27 @@ class Zygote:
             return []
         return sorted(str(path) for pattern in _GPU_DEVICES for path in Path("/dev").glob(pattern))
 
+    def prefork(self, count: int) -> None:
+        """Have so many processes ready: on a GPU each needs a quarter of a second, side by side hardly more.
+
+        Returns when all are, so that none of them disturbs what is timed next. Raises JudgeError.
+        """
+        while len(self._spares) < count:
+            self._spares.append(self.fork(self._usual()))
+        for _, wire_end, _ in self._spares:
+            select.select([wire_end], [], [], self.settings.load_seconds)
+
+    def take(self, role: str) -> tuple[int, socket.socket, int]:
+        """A process that waits already, or a new one. Raises JudgeError."""
+        if self._spares and role != "compiled":
+            return self._spares.pop(0)
+        lasting = {"cpu_seconds": _LASTING_CPU_SECONDS} if role == "compiled" else {}
+        return self.fork({**self._usual(), "role": role, **lasting})
+
+    def _usual(self) -> dict[str, object]:
+        seconds = int(self.settings.total_seconds) + 5
+        return {"role": "player", "memory_mb": self.settings.memory_mb, "cpu_seconds": seconds}
+
     def fork(self, request: dict[str, object]) -> tuple[int, socket.socket, int]:
         """A new jailed process: its pid, our end of the wire, and a file descriptor with its output.
 
@@ -181,6 +206,12 @@ class Zygote:
         return int.from_bytes(answer, "big"), ours, log
 
     def close(self) -> None:
+        for pid, wire_end, log in self._spares:
+            wire_end.close()
+            os.close(log)
+            os.kill(pid, signal.SIGKILL)
+            os.waitid(os.P_PID, pid, os.WEXITED)
+        self._spares.clear()
         self._control.close()
         if self._process is not None:
             self._process.kill()
@@ -189,6 +220,12 @@ class Zygote:
         shutil.rmtree(self.folder, ignore_errors=True)
         with contextlib.suppress(OSError):
             os.close(self._folder_lock)
+
+
+def _libcuda_folder() -> str:
+    """Where the driver's library lies: Triton asks ldconfig for it, which no jail can start."""
+    places = [*os.environ.get("LD_LIBRARY_PATH", "").split(":"), "/usr/local/nvidia/lib64", "/usr/lib/x86_64-linux-gnu"]
+    return next((place for place in places if place and (Path(place) / "libcuda.so.1").exists()), "")
 
 
 def _make_folder() -> tuple[Path, int]:
@@ -231,9 +268,7 @@ class Jailed:
         settings = zygote.settings
         self.deadline = deadline
         """time.monotonic seconds when the whole verdict is due."""
-        self.pid, self._sock, self._log = zygote.fork(
-            {"role": role, "memory_mb": settings.memory_mb, "cpu_seconds": int(settings.total_seconds) + 5}
-        )
+        self.pid, self._sock, self._log = zygote.take(role)
         self._reaped = False
         self._compilations = 0
         self.compile: Callable[[wire.Compile], wire.Compiled] | None = None

@@ -66,8 +66,8 @@ _NUMBER, _ARCH, _ARGUMENT0, _ARGUMENT1, _ARGUMENT2 = 0, 4, 16, 24, 32
 def program(*, own_pid: int, strict: bool, gpu: bool = False) -> bytes:
     """The filter as an array of struct sock_filter. ``strict`` also refuses new processes and programs.
 
-    ``gpu``: the CUDA driver looks for a server of NVIDIA's (MPS) by a Unix socket, and listens on an abstract one of its
-    own; it gives up when it may not. It may, but finds nobody, and nobody finds it: no jailed process can connect.
+    ``gpu``: the CUDA driver looks for a server of NVIDIA's (MPS) by a Unix socket, and listens on an abstract one of
+    its own; it gives up when it may not. It may, but finds nobody, and nobody finds it: no jailed process can connect.
     """
 
     def op(code: int, k: int, yes: int = 0, no: int = 0) -> bytes:

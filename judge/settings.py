@@ -48,12 +48,14 @@ class JudgeSettings(BaseModel):
     """As ``pairs``, on a GPU, where processes differ by some thousandths only."""
     cuda_batches: int = Field(3, ge=2)
     """Timed batches of calls in each process, after one that warms up."""
-    cuda_batch_ms: float = Field(20.0, gt=0)
+    cuda_batch_ms: float = Field(30.0, gt=0)
     """A batch is made about so long, by the baseline's time, so that the way to the process and back does not count."""
-    cuda_max_calls: int = Field(256, ge=4)
+    cuda_max_calls: int = Field(512, ge=4)
     """Most calls in a batch."""
-    cuda_bank_mb: int = Field(16384, ge=256)
-    """GPU memory for inputs and outputs of one candidate's timed calls."""
+    cuda_bank_mb: int = Field(49152, ge=256)
+    """GPU memory for inputs and outputs of one candidate's timed calls; at most 0.4 of what is free."""
+    cuda_compile_baseline: bool = True
+    """Time against torch.compile too (some ten seconds once for each task)."""
     exclusive_timing: bool = True
     """Only one judge of this machine times at any moment, and nobody else compiles meanwhile (file lock)."""
     require_sandbox: bool = False

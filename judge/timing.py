@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -39,6 +39,10 @@ class Timing:
     pairs: int
     method: str = "calls"
     """How: "calls" one by one, or on a GPU in batches as "graph" or by "launches"."""
+    best_baseline: str = "eager"
+    """Which one baseline_ms and the interval are of."""
+    scouted_ms: Mapping[str, float] = field(default_factory=dict)
+    """Other baselines, by a short look."""
 
 
 def make_bank(reference: Reference, settings: JudgeSettings) -> Bank:

@@ -65,6 +65,8 @@ class Verdict(BaseModel):
     baselines: Baselines = Baselines()
     best_baseline: str | None = None
     """Which baseline the speedup is against."""
+    timed_as: str | None = None
+    """"calls" one by one (CPU); on a GPU "graph" (all calls of a batch captured as one) or "launches"."""
     max_error: float | None = None
     """Largest scaled error against the float64 truth that was seen (judge/verify.py has the formula)."""
     tolerance: float | None = None

@@ -55,6 +55,8 @@ class LoadTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True
     source: str
     where: str
     constants: dict[str, Any]
+    compiled: bool = False
+    """Have Model compiled by torch.compile when it is built: a baseline."""
 
 
 class LoadCandidate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True):
@@ -170,12 +172,18 @@ class MadeCases(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=Tru
     cases: tuple[Made, ...]
 
 
+class Captured(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True):
+    """Answer to Capture: where every replay leaves the outputs of each call."""
+
+    outputs: tuple[tuple[TensorSpec, ...], ...]
+
+
 class CalledBatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True):
     nonce: int
     seconds: float
     """Between two events of the sender's, before the first and after the last call."""
-    outputs: tuple[tuple[TensorSpec, ...], ...]
-    """Of each call."""
+    outputs: tuple[tuple[TensorSpec, ...], ...] = ()
+    """Of each call; after a replay none, they lie where Captured said."""
 
 
 class Called(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True):
@@ -201,7 +209,7 @@ class Failed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True):
     """In the foreign file; 0 where unknown."""
 
 
-Reply = Ready | Done | Made | MadeCases | Called | CalledBatch | Compile | Failed
+Reply = Ready | Done | Made | MadeCases | Called | Captured | CalledBatch | Compile | Failed
 
 _encoder = msgspec.msgpack.Encoder()
 _request_decoder = msgspec.msgpack.Decoder(Request)

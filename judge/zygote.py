@@ -27,6 +27,8 @@ from judge import jail, runner, seccomp
 
 _CLONE_PARENT, _CLONE_NEWPID = 0x8000, 0x20000000
 _MEGABYTE = 1 << 20
+_SCRATCH, _LARGE_SCRATCH = 16, 512
+"""MiB; the large one for torch.compile, whose baselines start compilers."""
 _OTHERS_GROWTH = 256
 """Where the uid is shared with everything else its user runs: threads that those may start meanwhile."""
 
@@ -163,6 +165,7 @@ def _become(
         os.dup2(null, 0)
     raised, missing = walls
     compiling = request["role"] == "compiler"
+    starts_programs = request["role"] in ("compiler", "compiled")
     scratch = request.get("scratch", jail.SCRATCH if "mountns" in raised else "/")
     uid = None
     if "uid" not in missing:
@@ -177,7 +180,7 @@ def _become(
                 os.chown(scratch, uid, uid)
     elif "mountns" in raised:
         # Its own: what one process left in a shared one could answer for the next, or leave it no room.
-        jail.mount_private_scratch()
+        jail.mount_private_scratch(_LARGE_SCRATCH if starts_programs else _SCRATCH)
     more, lacking = jail.drop_privileges(uid)
     raised += more
     missing |= lacking
@@ -191,7 +194,7 @@ def _become(
         memory_bytes=in_use[on_gpu] + request["memory_mb"] * _MEGABYTE,
         whole_space=not on_gpu,
         processes=others + (64 if compiling or on_gpu else 16 + 2 * order["threads"]),
-        file_bytes=64 * _MEGABYTE if compiling else _MEGABYTE,
+        file_bytes=64 * _MEGABYTE if starts_programs else _MEGABYTE,
         cpu_seconds=request["cpu_seconds"],
     )
     raised.append("rlimits")
@@ -212,7 +215,7 @@ def _become(
     os.chdir(scratch)
     tempfile.tempdir = scratch  # asked for and remembered by an import, before there was this one
 
-    jail.attempt("seccomp", lambda: seccomp.install(strict=not compiling, gpu=on_gpu), raised, missing)
+    jail.attempt("seccomp", lambda: seccomp.install(strict=not starts_programs, gpu=on_gpu), raised, missing)
     if "cuda_source" in request:
         _compile_cuda(request)
     if compiling:
