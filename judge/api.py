@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -69,19 +70,19 @@ def _way(device: str) -> _Way:
     if device == "cuda":
         from judge import cuda_judging
 
-        scouts = cuda_judging.Scouts()
+        kept = cuda_judging.CudaTask()
         return _Way(
-            reference=cuda_judging.CudaReference,
+            reference=kept.reference,
             player=cuda_judging.CudaPlayer,
-            bank=scouts.bank,
-            close=scouts.close,
+            bank=partial(cuda_judging.make_cuda_bank, kept),
+            close=kept.close,
             time_candidate=cuda_judging.time_candidate,
             is_faster_than_light=cuda_judging.is_faster_than_light,
         )
     return _Way(
         reference=Reference,
         player=Player,
-        bank=lambda zygote, task, reference, like, deadline: make_bank(reference, zygote.settings),
+        bank=lambda zygote, task, reference, like: make_bank(reference, zygote.settings),
         time_candidate=time_candidate,
         is_faster_than_light=is_faster_than_light,
     )
@@ -133,8 +134,7 @@ class Judge:
         deadline = time.monotonic() + self.settings.total_seconds
         with self._lease.shared():
             if self.settings.device == "cuda":
-                variants = len(task.variants_on("cuda"))
-                self._zygote.prefork(1 + variants + 2 * self.settings.cuda_pairs)
+                self._zygote.prefork(1 + self.settings.cuda_pairs)
             self._compiler.make_room()
             self._compiler.seconds = 0.0
             with findings.phase("load"):
@@ -171,7 +171,7 @@ class Judge:
                         player.call(case)
                         findings.tally.check(player.outputs(), case)
                 if bank is None:
-                    bank = self._way.bank(self._zygote, task, reference, cases[0], deadline)
+                    bank = self._way.bank(self._zygote, task, reference, cases[0])
         assert bank is not None, "a task has a default variant"
         return bank
 
@@ -186,7 +186,7 @@ class Judge:
         variant = task.variants_on(self.settings.device)[0]
         with self._way.reference(self._zygote, task, variant, deadline) as reference:
             like = reference.case(task.distributions[0])
-            bank = self._way.bank(self._zygote, task, reference, like, deadline)
+            bank = self._way.bank(self._zygote, task, reference, like)
         second = self._time(task, candidate, bank, deadline, findings)
         if not agree(first.interval, second.interval, self.settings.recheck_disagreement):
             raise ForeignFailure(

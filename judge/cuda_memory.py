@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import secrets
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import cupy
@@ -72,19 +73,41 @@ class Slots:
             if array.nbytes:
                 _copy(self._address + spec.place, array.data.data.ptr, array.nbytes)
 
-    def holds(self, slot: int, arrays: Sequence[Array]) -> bool:
-        """Whether a slot's contents are still these, bit for bit."""
-        for spec, array in zip(self.slots[slot], arrays, strict=True):
-            here = view(self._address + spec.place, self, "uint8", (array.nbytes,))
-            there = view(array.data.data.ptr, array.data, "uint8", (array.nbytes,))
-            if array.nbytes and not bool((here == there).all()):
-                return False
-        return True
+    def hold(self, contents: Sequence[Sequence[Array]]) -> bool:
+        """Whether the first slots' contents are still these, bit for bit."""
+        changed = cupy.zeros(1, cupy.int32)
+        for slot, arrays in zip(self.slots, contents, strict=False):
+            for spec, array in zip(slot, arrays, strict=True):
+                if array.nbytes:
+                    note_difference(self._address + spec.place, array.data.data.ptr, array.nbytes, changed)
+        return int(changed[0]) == 0
 
     def close(self) -> None:
         if self._address:
             cupy.cuda.runtime.free(self._address)
             self._address = 0
+
+
+class Stores:
+    """Memory of the judge's own for the outputs of several calls, made before they are timed."""
+
+    def __init__(self, kinds: Sequence[Array], count: int) -> None:
+        """``kinds``: one call's outputs, for their dtypes and shapes."""
+        self._arrays = [
+            tuple(Array(dtype=kind.dtype, data=cupy.empty_like(kind.data)) for kind in kinds) for _ in range(count)
+        ]
+        self.targets = [tuple((int(a.data.data.ptr), a.nbytes) for a in arrays) for arrays in self._arrays]
+
+    def outputs(self, call: int) -> tuple[Array, ...]:
+        return self._arrays[call]
+
+    def fill(self, sources: Sequence[Sequence[int]]) -> None:
+        """Enqueue the copies of the first calls' outputs from these addresses."""
+        stream = cupy.cuda.get_current_stream().ptr
+        for addresses, targets in zip(sources, self.targets, strict=False):
+            for address, (target, count) in zip(addresses, targets, strict=True):
+                if count:
+                    cupy.cuda.runtime.memcpyAsync(target, address, count, 3, stream)
 
 
 class Mappings:
@@ -128,6 +151,31 @@ def copy_out(mappings: Mappings, spec: TensorSpec) -> Array:
 
 def _copy(to: int, source: int, count: int) -> None:
     cupy.cuda.runtime.memcpyAsync(to, source, count, 3, cupy.cuda.get_current_stream().ptr)
+
+
+_DIFFERENCE = r"""
+extern "C" __global__ void note_difference(const char* a, const char* b, long long n, int* changed) {
+    long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x, step = (long long)gridDim.x * blockDim.x;
+    bool differs = false;
+    for (long long k = i; k < n / 16; k += step) {
+        uint4 x = ((const uint4*)a)[k], y = ((const uint4*)b)[k];
+        differs |= x.x != y.x || x.y != y.y || x.z != y.z || x.w != y.w;
+    }
+    for (long long k = n / 16 * 16 + i; k < n; k += step) differs |= a[k] != b[k];
+    if (differs) *changed = 1;
+}
+"""
+
+
+@cache
+def _difference_kernel() -> Any:
+    return cupy.RawKernel(_DIFFERENCE, "note_difference")
+
+
+def note_difference(a: int, b: int, count: int, changed: Any) -> None:
+    """Enqueue a comparison of bytes at two addresses (multiples of 16); sets ``changed`` when one differs."""
+    blocks = max(1, min(1056, count // 4096))
+    _difference_kernel()((blocks,), (256,), (a, b, np.int64(count), changed))
 
 
 def synchronize() -> None:

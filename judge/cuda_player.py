@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from judge import wire
-from judge.cuda_memory import Flusher, Mappings, Slots, copy_out, synchronize
-from judge.memory import Array
+from judge.cuda_memory import Flusher, Mappings, Slots, Stores, synchronize
+from judge.memory import Array, byte_count
 from judge.player import Player, check_kinds
 from judge.process import ForeignFailure, Jailed
 from judge.reference import Case, Setup
@@ -21,11 +21,9 @@ class Batch:
     """One batch of calls as both clocks saw it."""
 
     seconds: float
-    """By the judge's clock, until the last output was in the judge's own memory, less what copying it takes."""
+    """By the judge's clock, until the last output was in the judge's own memory."""
     own_seconds: float
-    """By events of the process's own; only to be believed of a baseline, and of a candidate when it is the larger."""
-    outputs: tuple[tuple[Array, ...], ...]
-    """Of each call."""
+    """By events of the process's own; believed of a baseline, and of a candidate as far as the judge's clock agrees."""
 
 
 class CudaPlayer(Player):
@@ -36,15 +34,17 @@ class CudaPlayer(Player):
         self._mappings = Mappings()
         self._slots: Slots | None = None
         self._own_slots: Slots | None = None
-        self._filled: list[tuple[Array, ...]] = []
-        self._outputs_of_batch: tuple[tuple[Array, ...], ...] = ()
-        self._replayed: tuple[tuple[wire.TensorSpec, ...], ...] = ()
+        self._like: Case | None = None
+        self._own_stores: Stores | None = None
+        self._replayed: list[list[int]] = []
+        """Where in the judge's address space every replay leaves its outputs."""
         self.replays = False
         """Whether a batch is the replay of a CUDA graph."""
 
     def prepare(self, setup: Setup, case: Case) -> None:
         """Build the model with the reference's parameters and map one slot for inputs like the case's; then stop."""
         self._own_slots = self._replaced(Slots(case.inputs, 1))
+        self._own_stores = Stores(case.honest, 1)
         self.build(setup, case, self._own_slots)
 
     def build(self, setup: Setup, case: Case, slots: Slots) -> None:
@@ -60,7 +60,7 @@ class CudaPlayer(Player):
             self._ask(request, "to construct its model")
         finally:
             state.close()
-        self._slots = slots
+        self._slots, self._like = slots, case
         self.replays = False
         self._ask(
             wire.MapSlots(arguments=case.arguments, slots=tuple(slots.slots), handle=slots.handle), "to take its inputs"
@@ -74,26 +74,34 @@ class CudaPlayer(Player):
 
     def capture(self) -> None:
         """Have batches of all slots replayed as one graph from now on. Raises ForeignFailure when it cannot be."""
+        assert self._slots is not None and self._like is not None
         self._go()
         captured = self._ask(wire.Capture(), "to capture a CUDA graph")
         assert isinstance(captured, wire.Captured)
+        if len(captured.outputs) != len(self._slots.slots):
+            raise ForeignFailure(Status.REJECTED, "it captured another number of calls than asked")
+        for specs in captured.outputs:
+            check_kinds(specs, self._like)
         self._halt()
-        self._replayed = captured.outputs
+        self._replayed = [self._addresses(specs) for specs in captured.outputs]
         self.replays = True
 
     def call(self, case: Case) -> float:
         """One call; seconds by the judge's clock. Raises ForeignFailure."""
-        batch = self.call_batch([case])
-        self._outputs_of_batch = batch.outputs
+        assert self._own_stores is not None
+        batch = self.call_batch([case], self._own_stores)
+        self.check_inputs([case])
         return batch.seconds
 
     def outputs(self) -> tuple[Array, ...]:
-        return self._outputs_of_batch[0]
+        assert self._own_stores is not None
+        return self._own_stores.outputs(0)
 
-    def call_batch(self, cases: Sequence[Case], flusher: Flusher | None = None, *, checked: bool = True) -> Batch:
-        """One call for each case, on slots that are filled now, with the caches emptied. Raises ForeignFailure.
+    def call_batch(self, cases: Sequence[Case], stores: Stores, flusher: Flusher | None = None) -> Batch:
+        """One call for each case, on slots that are filled now, with the caches emptied; outputs go to ``stores``.
 
-        ``checked``: whether outputs are copied out, and inputs looked at; not for a baseline.
+        A process that answers before its kernels have ended gains nothing: the copies wait for them, or find what is
+        not there yet. Raises ForeignFailure.
         """
         assert self._slots is not None
         for slot, case in enumerate(cases):
@@ -102,42 +110,29 @@ class CudaPlayer(Player):
             flusher.flush()
         synchronize()
         request = wire.CallBatch(nonce=secrets.randbits(62), count=len(cases), replay=self.replays)
-        elapsed, reply = self._process.timed_batch(request, self._call_seconds)
-        specs = self._replayed if self.replays else reply.outputs
-        if len(specs) != len(cases):
-            raise ForeignFailure(Status.REJECTED, "it answered a batch with another number of calls")
-        for one, case in zip(specs, cases, strict=True):
-            check_kinds(one, case)
-        late = self._time_copy(specs[-1])
-        outputs = tuple(tuple(self._copy(spec) for spec in one) for one in specs) if checked else ()
+        began, reply = self._process.timed_batch(request, self._call_seconds)
+        sources = self._replayed
+        if not self.replays:
+            if len(reply.outputs) != len(cases):
+                raise ForeignFailure(Status.REJECTED, "it answered a batch with another number of calls")
+            for specs, case in zip(reply.outputs, cases, strict=True):
+                check_kinds(specs, case)
+            sources = [self._addresses(specs) for specs in reply.outputs]
+        stores.fill(sources)
         synchronize()
-        for slot, case in enumerate(cases if checked else ()):
-            if not self._slots.holds(slot, case.inputs):
-                raise ForeignFailure(Status.INCORRECT, "forward changes its inputs")
-        own = reply.seconds if 0 <= reply.seconds < self._call_seconds else 0.0
-        return Batch(seconds=elapsed + late, own_seconds=own, outputs=outputs)
+        seconds = time.perf_counter() - began
+        own = reply.seconds if 0 <= reply.seconds < seconds else 0.0
+        return Batch(seconds=seconds, own_seconds=own)
 
-    def _time_copy(self, specs: Sequence[wire.TensorSpec]) -> float:
-        """How much longer the first copy of the last call's outputs takes than the second.
+    def check_inputs(self, cases: Sequence[Case]) -> None:
+        """That the slots still hold what they were given. Raises ForeignFailure."""
+        assert self._slots is not None
+        if not self._slots.hold([case.inputs for case in cases]):
+            raise ForeignFailure(Status.INCORRECT, "forward changes its inputs")
 
-        A process that answers before its kernels have ended delays it, or spoils its contents, which are the ones
-        that are checked.
-        """
-        copies = []
-        seconds = []
-        for _ in range(2):
-            began = time.perf_counter()
-            copies.append([self._copy(spec) for spec in specs])
-            synchronize()
-            seconds.append(time.perf_counter() - began)
-        for first, second in zip(*copies, strict=True):
-            if first.nbytes and not bool((first.data.view("u1") == second.data.view("u1")).all()):
-                raise ForeignFailure(Status.REJECTED, "its outputs still changed after it had answered")
-        return max(0.0, seconds[0] - seconds[1])
-
-    def _copy(self, spec: wire.TensorSpec) -> Array:
+    def _addresses(self, specs: Sequence[wire.TensorSpec]) -> list[int]:
         try:
-            return copy_out(self._mappings, spec)
+            return [self._mappings.address(spec) if byte_count(spec) else 0 for spec in specs]
         except OSError as error:
             raise ForeignFailure(
                 Status.RUNTIME_ERROR, f"an output does not lie where it was said to: {error.strerror}"

@@ -26,6 +26,11 @@ class CudaReference(Reference):
         self._mappings = Mappings()
         super().__init__(zygote, task, variant, deadline)
 
+    def renew(self, deadline: float) -> None:
+        """A model with new parameters, for another candidate. Raises TaskError."""
+        self._process.deadline = deadline
+        self.setup = self._make_setup()
+
     def cases(self, count: int, like: Case) -> list[Case]:
         """Fresh calls with inputs as the task gives them, for timing: no float64 truth, as wide a budget as ``like``.
 
@@ -38,12 +43,12 @@ class CudaReference(Reference):
             reply = self._ask(wire.MakeCases(seeds=seeds), "get_inputs() or forward (timed calls)")
             assert isinstance(reply, wire.MadeCases)
             for one in reply.cases:
-                honest = self._read(one.honest)
+                honest = self._copies(one.honest)
                 made.append(
                     replace(
                         like,
                         arguments=one.arguments,
-                        inputs=self._read(one.tensors),
+                        inputs=self._copies(one.tensors),
                         honest=honest,
                         budgets=tuple(
                             cuda_verify.timed_budget(h, b) for h, b in zip(honest, like.budgets, strict=True)
@@ -60,15 +65,19 @@ class CudaReference(Reference):
         return cuda_verify.make_budget(truth, honest, error_factor=self._settings.error_factor, floor=floor)
 
     def _read(self, specs: Sequence[wire.TensorSpec]) -> tuple[Array, ...]:
+        arrays = self._copies(specs)
+        synchronize()
+        return arrays
+
+    def _copies(self, specs: Sequence[wire.TensorSpec]) -> tuple[Array, ...]:
+        """Enqueued; to be waited for before the reference goes on."""
         for spec in specs:
             if spec.dtype not in NUMPY_TYPES:
                 raise TaskError(f"{self._task.where}: tensors of dtype {spec.dtype} are not supported yet")
         try:
-            arrays = tuple(copy_out(self._mappings, spec) for spec in specs)
+            return tuple(copy_out(self._mappings, spec) for spec in specs)
         except OSError as error:
             raise TaskError(f"{self._task.where}: a tensor cannot be read from the GPU: {error.strerror}") from None
-        synchronize()
-        return arrays
 
     def close(self) -> None:
         self._mappings.close()

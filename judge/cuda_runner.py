@@ -125,6 +125,8 @@ class CudaRunner(Runner):
 
     def _construct(self, request: wire.Construct, fd: int | None) -> wire.Done:
         tensors = [tensor.clone() for tensor in self._map(request.handle, request.tensors)]
+        torch.cuda.synchronize()
+        self._unmap_all_but(b"")
         first = len(tensors) - len(request.names)
         arguments = wire.unpack_value(request.arguments, tensors[:first])
         given = dict(zip(request.names, tensors[first:], strict=True))
@@ -144,11 +146,18 @@ class CudaRunner(Runner):
         return wire.Done()
 
     def _map_slots(self, request: wire.MapSlots) -> wire.Done:
+        self._unmap_all_but(request.handle)
         self._slots = [
             tuple(wire.unpack_value(request.arguments, self._map(request.handle, specs))) for specs in request.slots
         ]
         self._graph = None
         return wire.Done()
+
+    def _unmap_all_but(self, handle: bytes) -> None:
+        """What the judge has freed stays allocated while it is mapped here."""
+        self._slots, self._graph, self.kept = [], None, []
+        for other in [other for other in self._mapped if other != handle]:
+            cupy.cuda.runtime.ipcCloseMemHandle(self._mapped.pop(other))
 
     def _map(self, handle: bytes, specs: tuple[wire.TensorSpec, ...]) -> list[torch.Tensor]:
         if not specs:
@@ -196,6 +205,7 @@ class CudaRunner(Runner):
             end.synchronize()
             return wire.CalledBatch(nonce=request.nonce, seconds=start.elapsed_time(end) * 1e-3)
         outputs = []
+        self.kept = []
         start.record()
         for arguments in self._slots[: request.count]:
             result = self.model(*arguments)

@@ -1,62 +1,40 @@
-"""Timing on a GPU: fresh process pairs, batches of calls on contents never seen before, every output checked.
+"""Timing on a GPU: fresh processes of the candidate, batches of calls on contents never seen before, outputs checked.
 
-Two clocks: the events of a process around a batch, and the judge's around the whole of it, with the way to the process
-and back (some tenths of a millisecond, known from the baseline's batches). They must agree within _SLACK_SECONDS, else
-the judge's counts. What a candidate could hide between them is taken off the interval's lower end, and a batch is made
-long enough for that not to matter.
+Two clocks: the events of a process around a batch, and the judge's around the whole of it, until every output was in
+the judge's own memory. They differ by the way to the process and back (a millisecond and the copies), which is known
+from the baseline's batches. They must agree within _SLACK_SECONDS, else the judge's counts. What a candidate could hide
+between them is taken off the interval's lower end, and a batch is made long enough for that not to matter.
 """
 
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from judge.compiler import Compiler
 from judge.cuda_device import free_bytes
-from judge.cuda_memory import Flusher, Slots
+from judge.cuda_memory import Flusher, Slots, Stores
 from judge.cuda_player import Batch, CudaPlayer
 from judge.cuda_reference import CudaReference
+from judge.cuda_task import CudaTask
+from judge.cuda_verify import check_all
 from judge.player import ErrorTally, candidate_blamed
 from judge.process import ForeignFailure, Zygote
 from judge.reference import Case, Setup
 from judge.settings import JudgeSettings
 from judge.statistics import is_clear_loser, pair_log_ratio, speedup_interval
 from judge.timing import Timing, baseline_blamed
-from judge.types import Candidate
+from judge.types import Candidate, Status
 from tasks.types import Task
 
-_SCOUT_CALLS = 4
-_SLACK_SECONDS = 1e-4
-"""How much longer than a baseline's batch a candidate's may be on its way before the judge's clock decides."""
+_SLACK_SECONDS = 5e-5
+"""How much longer than the baseline's a candidate's way may be (medians) before the judge's clock decides."""
 _HIDEABLE_SECONDS = 1.5e-4
-"""What a candidate could save of the way to it and back by rewriting the runner, and hide by false events."""
-_FREE_SHARE = 0.4
-
-KINDS = ("eager", "cuda_graph", "compile", "reduce_overhead")
-"""Baselines: Model as it is, or compiled by torch.compile; by launches, or all calls captured as one CUDA graph."""
-
-
-@dataclass(kw_only=True)
-class Scouted:
-    """What the baselines take before any candidate is timed: by their own clock, seconds a call by kind."""
-
-    seconds: dict[str, float]
-    compiled: CudaPlayer | None = None
-    """Kept, since compiling takes seconds: the one process of a judge that lives for more than one pair."""
-
-    @property
-    def best(self) -> str:
-        return min(self.seconds, key=self.seconds.__getitem__)
-
-    def close(self) -> None:
-        if self.compiled is not None:
-            self.compiled.close()
-            self.compiled = None
+"""What a candidate could save of its way by rewriting the runner, and hide by false events."""
+_FREE_SHARE = 0.6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,81 +44,39 @@ class CudaBank:
     setup: Setup
     batches: tuple[tuple[Case, ...], ...]
     warmup: Case
-    scouted: Scouted
+    kept: CudaTask
 
     @property
     def cases(self) -> tuple[Case, ...]:
         return self.batches[-1]
 
 
-def scout(zygote: Zygote, task: Task, reference: CudaReference, like: Case, deadline: float) -> Scouted:
-    """Time the baselines alone. Raises TaskError when the eager one fails; others that do are left out."""
-    cases = reference.cases(2 * _SCOUT_CALLS, like)
-    rounds = [cases[i : i + _SCOUT_CALLS] for i in range(0, len(cases), _SCOUT_CALLS)]
-    slots = Slots(like.inputs, _SCOUT_CALLS)
-    scouted = Scouted(seconds={})
-    variant = task.variants_on("cuda")[0]
-    try:
-        with baseline_blamed(task), CudaPlayer.of_task(zygote, task, variant, deadline) as player:
-            player.build(reference.setup, cases[0], slots)
-            scouted.seconds |= _scout_player(player, rounds, ("eager", "cuda_graph"))
-        if zygote.settings.cuda_compile_baseline:
-            scouted.compiled, found = _scout_compiled(zygote, task, reference, rounds, slots)
-            scouted.seconds |= found
-    finally:
-        slots.close()
-    return scouted
-
-
-def _scout_compiled(
-    zygote: Zygote, task: Task, reference: CudaReference, rounds: Sequence[Sequence[Case]], slots: Slots
-) -> tuple[CudaPlayer | None, dict[str, float]]:
-    """A baseline compiled by torch.compile, in a process that is kept when it is any good."""
-    deadline = time.monotonic() + 3600.0
-    player: CudaPlayer | None = None
-    try:
-        player = CudaPlayer.of_task(zygote, task, task.variants_on("cuda")[0], deadline, compiled=True)
-        player.allow(zygote.settings.total_seconds)
-        player.build(reference.setup, rounds[0][0], slots)
-        return player, _scout_player(player, rounds, ("compile", "reduce_overhead"))
-    except ForeignFailure:
-        if player is not None:
-            player.close()
-        return None, {}
-
-
-def _scout_player(player: CudaPlayer, rounds: Sequence[Sequence[Case]], kinds: tuple[str, str]) -> dict[str, float]:
-    """Seconds a call by launches, and captured where that is possible. Raises ForeignFailure."""
-    flusher = Flusher()
-    seconds: dict[str, float] = {}
-    for kind in kinds:
-        if kind == kinds[1]:
-            try:
-                player.capture()
-            except ForeignFailure:
-                break
-        player.call_batch(rounds[0], checked=False)
-        times = [player.call_batch(one, flusher, checked=False).own_seconds for one in (*rounds, *rounds)]
-        seconds[kind] = float(np.min(times)) / _SCOUT_CALLS
-    return seconds
-
-
-def make_bank(reference: CudaReference, like: Case, scouted: Scouted, settings: JudgeSettings) -> CudaBank:
-    """Batches of settings.cuda_batch_ms by the scouted time, as far as memory allows. Raises TaskError."""
-    wanted = int(np.ceil(settings.cuda_batch_ms * 1e-3 / scouted.seconds[scouted.best]))
-    rounds = settings.cuda_batches
+def make_bank(reference: CudaReference, like: Case, kept: CudaTask, settings: JudgeSettings) -> CudaBank:
+    """Batches of settings.cuda_batch_ms by the best baseline's time, as far as memory allows. Raises TaskError."""
+    wanted = int(np.ceil(settings.cuda_batch_ms * 1e-3 / kept.seconds[kept.best]))
     inputs = sum(array.nbytes for array in like.inputs)
+    outputs = like.moved_bytes - inputs
     room = min(settings.cuda_bank_mb * (1 << 20), int(_FREE_SHARE * free_bytes()))
-    # Outputs twice: the honest ones, and those of the baseline's or the candidate's last batch.
-    fit = room // max(rounds * like.moved_bytes + 2 * like.moved_bytes - inputs, 1)
+    # For each call of a batch: its contents in the bank (once for each batch), a slot, and its outputs in the
+    # baseline, in the candidate and in the judge.
+    fit = room // max(settings.cuda_batches * like.moved_bytes + inputs + 3 * outputs, 1)
     length = max(4, min(wanted, fit, settings.cuda_max_calls))
-    cases = reference.cases(rounds * length, like)
+    cases = reference.cases(settings.cuda_batches * length, like)
     return CudaBank(
         setup=reference.setup,
         batches=tuple(tuple(cases[i : i + length]) for i in range(0, len(cases), length)),
         warmup=like,
-        scouted=scouted,
+        kept=kept,
     )
+
+
+@dataclass(kw_only=True)
+class _Seen:
+    """Batches of the baseline and of one candidate process, in the same order."""
+
+    baseline: list[Batch] = field(default_factory=list)
+    candidate: list[Batch] = field(default_factory=list)
+    method: str = "launches"
 
 
 def time_candidate(
@@ -152,42 +88,42 @@ def time_candidate(
     deadline: float,
     tally: ErrorTally,
 ) -> Timing:
-    """Pairs of fresh processes until settings.cuda_pairs or until it clearly loses. Raises as judge.timing's."""
-    settings = zygote.settings
-    slots = Slots(bank.cases[0].inputs, len(bank.cases))
-    ratios: list[float] = []
-    baseline: list[float] = []
-    own: list[float] = []
-    methods: set[str] = set()
-    hidden: list[float] = []
+    """settings.cuda_pairs fresh processes, fewer when it clearly loses. Raises as judge.timing's."""
+    settings, calls = zygote.settings, len(bank.cases)
+    slots = Slots(bank.cases[0].inputs, calls)
+    stores = Stores(bank.cases[0].honest, calls)
+    seen: list[_Seen] = []
     try:
+        with baseline_blamed(task):
+            baseline = bank.kept.baseline(settings.total_seconds)
+            baseline.build(bank.setup, bank.cases[0], slots)
+            if bank.kept.captures:
+                baseline.capture()
+        stage = _Stage(zygote, compiler, task, candidate, bank, slots, stores, deadline, tally)
         for _ in range(settings.cuda_pairs):
-            pair = _Pair(zygote, compiler, task, candidate, bank, slots, deadline, tally)
-            times = pair.run()
-            baseline += times[0]
-            own += times[1]
-            hidden.append((_SLACK_SECONDS + _HIDEABLE_SECONDS) / (float(np.median(times[1])) * len(bank.cases)))
-            methods.add(pair.method)
-            ratios.append(pair_log_ratio(*times))
+            seen.append(stage.play(baseline))
+            ratios = [pair_log_ratio(*times) for times in _credited(seen, calls)]
             if is_clear_loser(ratios, settings.confidence, settings.win_threshold):
                 break
     finally:
         slots.close()
-    interval = speedup_interval(ratios, settings.confidence)
-    others = {kind: seconds * 1e3 for kind, seconds in bank.scouted.seconds.items()}
+    times = _credited(seen, calls)
+    candidate_seconds = float(np.median([second for _, own in times for second in own]))
+    interval = speedup_interval([pair_log_ratio(*one) for one in times], settings.confidence)
+    hidden = (_SLACK_SECONDS + _HIDEABLE_SECONDS) / (candidate_seconds * calls)
     return Timing(
-        interval=replace(interval, low=interval.low / (1 + float(np.median(hidden)))),
-        baseline_ms=float(np.median(baseline)) * 1e3,
-        candidate_ms=float(np.median(own)) * 1e3,
-        pairs=len(ratios),
-        method=" or ".join(sorted(methods)),
-        best_baseline=bank.scouted.best,
-        scouted_ms=others,
+        interval=replace(interval, low=interval.low / (1 + hidden)),
+        baseline_ms=float(np.median([second for theirs, _ in times for second in theirs])) * 1e3,
+        candidate_ms=candidate_seconds * 1e3,
+        pairs=len(seen),
+        method=" or ".join(sorted({one.method for one in seen})),
+        best_baseline=bank.kept.best,
+        scouted_ms={kind: seconds * 1e3 for kind, seconds in bank.kept.seconds.items()},
     )
 
 
-class _Pair:
-    """One fresh process of the baseline and one of the candidate; they work in turns, the other stands."""
+class _Stage:
+    """Where the baseline and fresh processes of one candidate work in turns; the other stands."""
 
     def __init__(
         self,
@@ -197,76 +133,78 @@ class _Pair:
         candidate: Candidate,
         bank: CudaBank,
         slots: Slots,
+        stores: Stores,
         deadline: float,
         tally: ErrorTally,
     ) -> None:
         self._zygote, self._compiler, self._task, self._candidate = zygote, compiler, task, candidate
-        self._bank, self._slots, self._deadline, self._tally = bank, slots, deadline, tally
+        self._bank, self._slots, self._stores, self._deadline, self._tally = bank, slots, stores, deadline, tally
         self._flusher = Flusher()
-        self.method = "launches"
 
-    def run(self) -> tuple[list[float], list[float]]:
-        """Seconds a call of the baseline and of the candidate, one for each batch."""
-        bank, order = self._bank, random.SystemRandom()
-        baseline: list[Batch] = []
-        candidate: list[Batch] = []
-        with ExitStack() as stack:
-            with baseline_blamed(self._task):
-                theirs = self._baseline(stack)
-            player = self._player(stack)
+    def play(self, baseline: CudaPlayer) -> _Seen:
+        """One fresh process of the candidate against the baseline."""
+        seen = _Seen()
+        player = self._player()
+        try:
             try:
                 player.capture()
-                self.method = "graph"
+                seen.method = "graph"
             except ForeignFailure:
                 # What is left of a failed capture is not worth trusting: a new process, timed by plain launches.
                 player.close()
-                player = self._player(stack)
-            warmup = [bank.warmup] * len(bank.cases)
-            for who in (theirs, player):
-                self._play(who, warmup, is_candidate=who is player, checked=False)
-            for cases in bank.batches:
-                for who, seen in order.sample(((theirs, baseline), (player, candidate)), 2):
-                    seen.append(self._play(who, cases, is_candidate=who is player, checked=who is player))
-        return _credited(baseline, candidate, len(bank.cases))
+                player = self._player()
+            warmup = [self._bank.warmup] * len(self._bank.cases)
+            self._call(baseline, warmup, is_candidate=False)
+            self._call(player, warmup, is_candidate=True)
+            for cases in self._bank.batches:
+                turns = [(baseline, seen.baseline), (player, seen.candidate)]
+                random.SystemRandom().shuffle(turns)
+                for who, batches in turns:
+                    batches.append(self._call(who, cases, is_candidate=who is player))
+        finally:
+            player.close()
+        return seen
 
-    def _baseline(self, stack: ExitStack) -> CudaPlayer:
-        scouted = self._bank.scouted
-        if scouted.best in ("compile", "reduce_overhead"):
-            assert scouted.compiled is not None
-            player = scouted.compiled
-            player.allow(self._zygote.settings.total_seconds)
-        else:
-            variant = self._task.variants_on("cuda")[0]
-            player = stack.enter_context(CudaPlayer.of_task(self._zygote, self._task, variant, self._deadline))
-        player.build(self._bank.setup, self._bank.cases[0], self._slots)
-        if scouted.best in ("cuda_graph", "reduce_overhead"):
-            player.capture()
+    def _player(self) -> CudaPlayer:
+        player = CudaPlayer.of_candidate(self._zygote, self._compiler, self._candidate, self._deadline)
+        try:
+            with candidate_blamed(self._compiler):
+                player.build(self._bank.setup, self._bank.cases[0], self._slots)
+        except BaseException:
+            player.close()
+            raise
         return player
 
-    def _player(self, stack: ExitStack) -> CudaPlayer:
-        player = stack.enter_context(
-            CudaPlayer.of_candidate(self._zygote, self._compiler, self._candidate, self._deadline)
-        )
+    def _call(self, player: CudaPlayer, cases: Sequence[Case], *, is_candidate: bool) -> Batch:
+        if not is_candidate:
+            with baseline_blamed(self._task):
+                return player.call_batch(cases, self._stores, self._flusher)
         with candidate_blamed(self._compiler):
-            player.build(self._bank.setup, self._bank.cases[0], self._slots)
-        return player
-
-    def _play(self, player: CudaPlayer, cases: Sequence[Case], *, is_candidate: bool, checked: bool) -> Batch:
-        blamed = candidate_blamed(self._compiler) if is_candidate else baseline_blamed(self._task)
-        with blamed:
-            batch = player.call_batch(cases, self._flusher, checked=checked)
-            for outputs, case in zip(batch.outputs, cases, strict=False):
-                self._tally.check(outputs, case)
-        return replace(batch, outputs=())
+            batch = player.call_batch(cases, self._stores, self._flusher)
+            player.check_inputs(cases)
+            if (wrong := check_all(self._stores, cases)) is not None:
+                self._tally.check(self._stores.outputs(wrong), cases[wrong])
+                raise ForeignFailure(Status.INCORRECT, f"wrong in a timed call ({cases[wrong].label})")
+            return batch
 
 
-def _credited(baseline: Sequence[Batch], candidate: Sequence[Batch], calls: int) -> tuple[list[float], list[float]]:
-    """Seconds a call: the baseline's by its own events; the candidate's by its own as long as the judge's clock agrees.
+def _credited(seen: Sequence[_Seen], calls: int) -> list[tuple[list[float], list[float]]]:
+    """For each process seconds a call: the baseline's by its own events; the candidate's by its own as long as the
+    judge's clock agrees.
 
     The way to a process and back is the judge's clock less the process's events. A candidate whose way is longer than
-    the baseline's has reported less than it took, and is credited the judge's clock.
+    the baseline's has reported less than it took, and is given the difference.
     """
-    way = float(np.median([max(0.0, batch.seconds - batch.own_seconds) for batch in baseline]))
-    theirs = [batch.own_seconds / calls for batch in baseline]
-    own = [max(batch.own_seconds, batch.seconds - way - _SLACK_SECONDS, 0.01 * batch.seconds) for batch in candidate]
-    return theirs, [seconds / calls for seconds in own]
+    ways = [np.median([b.seconds - b.own_seconds for b in which]) for which in _columns(seen)]
+    late = max(0.0, float(ways[1] - ways[0]) - _SLACK_SECONDS)
+    return [
+        (
+            [batch.own_seconds / calls for batch in one.baseline],
+            [(batch.own_seconds + late) / calls for batch in one.candidate],
+        )
+        for one in seen
+    ]
+
+
+def _columns(seen: Sequence[_Seen]) -> tuple[list[Batch], list[Batch]]:
+    return [b for one in seen for b in one.baseline], [b for one in seen for b in one.candidate]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import cupy
 import numpy as np
 
+from judge.cuda_memory import Stores, note_difference
 from judge.memory import Array
 from judge.verify import EPSILON, MAX_L2, Comparison
 
@@ -99,6 +101,15 @@ __device__ void square(const T* t, const C* h, long long n, double scale, double
     } \
     extern "C" __global__ void square_##NAME(const T* t, const C* h, long long n, double scale, double* largest, \
         double* squares, long long* counts) { square(t, h, n, scale, largest, squares, counts); }
+#define SAME(NAME, C) \
+    extern "C" __global__ void compare_same_##NAME(const C* c, const C* t, const C* h, long long n, double rms, \
+        double* worst, long long* where, double* squares, long long* counts) { \
+        compare(c, t, h, n, rms, worst, where, squares, counts); \
+    }
+SAME(float16, __half)
+SAME(bfloat16, __nv_bfloat16)
+SAME(float32, float)
+SAME(float64, double)
 BOTH(float16, __half, double)
 BOTH(bfloat16, __nv_bfloat16, double)
 BOTH(float32, float, double)
@@ -155,17 +166,51 @@ def make_budget(truth: Array, honest: Array, *, error_factor: float, floor: floa
 
 def timed_budget(honest: Array, like: Any) -> DeviceBudget:
     """A budget around an honest run alone, as wide as another one of the same output."""
-    rms = 0.0
-    if honest.dtype in EPSILON:
-        rms = _rms(_wide(honest), honest.data, honest.dtype)
     return DeviceBudget(
         truth=honest.data,
         honest=honest.data,
         dtype=honest.dtype,
-        rms=rms,
+        rms=like.rms,
         tolerance=like.tolerance,
         l2_tolerance=like.l2_tolerance,
     )
+
+
+def check_all(stores: Stores, cases: Sequence[Any]) -> int | None:
+    """The first call (the number of its case) one of whose outputs is wrong, with timed budgets; None when all are
+    right. One wait for all."""
+    pending = [
+        (number, output, budget)
+        for number, case in enumerate(cases)
+        for output, budget in zip(stores.outputs(number), case.budgets, strict=True)
+    ]
+    if not pending:
+        return None
+    worst, squares = (cupy.zeros((len(pending), _BLOCKS)) for _ in range(2))
+    where, counts = (cupy.zeros((len(pending), _BLOCKS), cupy.int64) for _ in range(2))
+    different = cupy.zeros(len(pending), cupy.int32)
+    for row, (_, output, budget) in enumerate(pending):
+        if output.nbytes == 0:
+            continue
+        if budget.dtype not in EPSILON:
+            note_difference(output.data.data.ptr, budget.honest.data.ptr, output.nbytes, different[row:])
+            continue
+        same = budget.truth is budget.honest
+        blocks, n = _blocks(output.data.size), np.int64(output.data.size)
+        _kernel(f"compare_{'same_' if same else ''}{budget.dtype}")(
+            (blocks,),
+            (_THREADS,),
+            (output.data, budget.truth, budget.honest, n, np.float64(budget.rms),
+             worst[row], where[row], squares[row], counts[row]),
+        )  # fmt: skip
+    errors = cupy.where(cupy.isnan(worst), cupy.inf, worst).max(axis=1).get()
+    l2 = np.sqrt(squares.sum(axis=1).get() / np.maximum(counts.sum(axis=1).get(), 1))
+    changed = different.get()
+    for row, (number, _, budget) in enumerate(pending):
+        right = errors[row] <= budget.tolerance and l2[row] <= budget.l2_tolerance
+        if changed[row] or (budget.dtype in EPSILON and not right):
+            return number
+    return None
 
 
 def check(candidate: Array, budget: DeviceBudget) -> Comparison:

@@ -320,19 +320,19 @@ class Jailed:
     def timed_call(self, seconds: float) -> tuple[float, wire.Called]:
         """One call of a stopped process: (seconds by the judge's clock, reply). It is stopped again on return."""
         call = wire.Call(secrets.randbits(62))
-        elapsed, reply = self._timed(lambda: wire.send_call(self._sock, call), seconds)
+        began, ended, reply = self._timed(lambda: wire.send_call(self._sock, call), seconds)
         if not isinstance(reply, wire.Called) or reply.nonce != call.nonce:
             raise ForeignFailure(Status.REJECTED, "it answered a call with something else than that call's result")
-        return elapsed, reply
+        return ended - began, reply
 
     def timed_batch(self, batch: wire.CallBatch, seconds: float) -> tuple[float, wire.CalledBatch]:
-        """timed_call for a batch of calls on a GPU."""
-        elapsed, reply = self._timed(lambda: wire.send(self._sock, batch), seconds)
+        """A batch of calls on a GPU: (time.perf_counter at its beginning, reply); the clock runs on."""
+        began, _, reply = self._timed(lambda: wire.send(self._sock, batch), seconds)
         if not isinstance(reply, wire.CalledBatch) or reply.nonce != batch.nonce:
             raise ForeignFailure(Status.REJECTED, "it answered a batch with something else than that batch's result")
-        return elapsed, reply
+        return began, reply
 
-    def _timed(self, send: Callable[[], None], seconds: float) -> tuple[float, wire.Reply]:
+    def _timed(self, send: Callable[[], None], seconds: float) -> tuple[float, float, wire.Reply]:
         """The clock starts before the process may run and stops when its answer is here; what the answer says, and
         whether it has this call's nonce, is looked at when the process stands still."""
         self._sock.settimeout(_SEND_SECONDS)
@@ -346,13 +346,13 @@ class Jailed:
             began = time.perf_counter()
             os.kill(self.pid, signal.SIGCONT)
             answer = wire.receive_bytes(self._sock, limit)
-            elapsed = time.perf_counter() - began
+            ended = time.perf_counter()
             self.stop()
             reply = wire.decode_reply(answer)
         if isinstance(reply, wire.Failed):
             status = Status.INCORRECT if reply.kind == "outputs" else Status.RUNTIME_ERROR
             raise ForeignFailure(status, _one_line(reply.message), line=reply.line)
-        return elapsed, reply
+        return began, ended, reply
 
     def stop(self) -> None:
         """SIGSTOP, confirmed: from here on nothing in the process moves.

@@ -58,12 +58,15 @@ class Reference:
         try:
             request = wire.LoadTask(source=task.source, where=task.where, constants=variant.constants)
             self._ask(request, "importing it")
-            made = self._ask(wire.MakeInit(seed=secrets.randbits(63)), "get_init_inputs() or Model(...)")
-            assert isinstance(made, wire.Made)
-            self.setup = Setup(arguments=made.arguments, arrays=self._read(made.tensors), names=made.names)
+            self.setup = self._make_setup()
         except BaseException:
             self.close()
             raise
+
+    def _make_setup(self) -> Setup:
+        made = self._ask(wire.MakeInit(seed=secrets.randbits(63)), "get_init_inputs() or Model(...)")
+        assert isinstance(made, wire.Made)
+        return Setup(arguments=made.arguments, arrays=self._read(made.tensors), names=made.names)
 
     def case(self, distribution: str) -> Case:
         """Fresh inputs from a secret seed, with truth and honest run. Raises TaskError."""

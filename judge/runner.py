@@ -199,7 +199,7 @@ def _warm_heap(size: int) -> None:
 
 
 def _describe(error: BaseException) -> str:
-    text = " ".join(str(error).split())
+    text = " ".join(str(error).split()).split(" Search for `")[0]  # CUDA's advice on debugging is longer than the fault
     return f"{type(error).__name__}: {text}"[:400] if text else type(error).__name__
 
 
