@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from judge import wire
-from judge.cuda_memory import Flusher, Mappings, Slots, Stores, synchronize
+from judge.cuda_memory import Flusher, Mappings, Slots, Stores, copy_all, synchronize
 from judge.memory import Array, byte_count
 from judge.player import Player, check_kinds
 from judge.process import ForeignFailure, Jailed
@@ -52,7 +52,7 @@ class CudaPlayer(Player):
         self._go()
         state = Slots(setup.arrays, 1)
         try:
-            state.write(0, setup.arrays)
+            state.write([setup.arrays])
             synchronize()
             request = wire.Construct(
                 arguments=setup.arguments, tensors=state.slots[0], names=setup.names, size=0, handle=state.handle
@@ -104,21 +104,20 @@ class CudaPlayer(Player):
         not there yet. Raises ForeignFailure.
         """
         assert self._slots is not None
-        for slot, case in enumerate(cases):
-            self._slots.write(slot, case.inputs)
+        self._slots.write([case.inputs for case in cases])
+        plan = stores.plan(self._replayed) if self.replays else None
         if flusher is not None:
             flusher.flush()
         synchronize()
         request = wire.CallBatch(nonce=secrets.randbits(62), count=len(cases), replay=self.replays)
         began, reply = self._process.timed_batch(request, self._call_seconds)
-        sources = self._replayed
-        if not self.replays:
+        if plan is None:
             if len(reply.outputs) != len(cases):
                 raise ForeignFailure(Status.REJECTED, "it answered a batch with another number of calls")
             for specs, case in zip(reply.outputs, cases, strict=True):
                 check_kinds(specs, case)
-            sources = [self._addresses(specs) for specs in reply.outputs]
-        stores.fill(sources)
+            plan = stores.plan([self._addresses(specs) for specs in reply.outputs])
+        copy_all(plan)
         synchronize()
         seconds = time.perf_counter() - began
         own = reply.seconds if 0 <= reply.seconds < seconds else 0.0

@@ -226,12 +226,23 @@ class CudaRunner(Runner):
             if t.numel() == 0:
                 specs.append(wire.TensorSpec(dtype=dtype, shape=tuple(t.shape), place=0))
                 continue
-            base, _ = allocation_of(t.data_ptr())
-            handle = self._handles.get(base)
-            if handle is None:
-                handle = self._handles[base] = bytes(cupy.cuda.runtime.ipcGetMemHandle(base))
-            specs.append(wire.TensorSpec(dtype=dtype, shape=tuple(t.shape), place=t.data_ptr() - base, handle=handle))
+            place, handle = self._place(t.data_ptr())
+            specs.append(wire.TensorSpec(dtype=dtype, shape=tuple(t.shape), place=place, handle=handle))
         return tuple(specs)
+
+    def _place(self, address: int) -> tuple[int, bytes]:
+        """(offset, IPC handle) of an address. torch gives the same ones again and again: this lies in timed calls."""
+        known = self._places.get(address)
+        if known is None:
+            base, _ = allocation_of(address)
+            if base not in self._handles:
+                try:
+                    self._handles[base] = bytes(cupy.cuda.runtime.ipcGetMemHandle(base))
+                except cupy.cuda.runtime.CUDARuntimeError:
+                    message = "an output lies in an input's memory, or in none of cudaMalloc's: return a new tensor"
+                    raise _ForeignError(wire.Failed(kind="outputs", message=message)) from None
+            known = self._places[address] = address - base, self._handles[base]
+        return known
 
 
 def _to_gpu(value: Any) -> Any:

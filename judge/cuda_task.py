@@ -33,7 +33,7 @@ class CudaTask:
     """Everything of one task that is kept; ``use`` it for another and it begins anew."""
 
     def __init__(self) -> None:
-        self._task_id = ""
+        self._judged: tuple[str, tuple[Variant, ...]] | None = None
         self._references: dict[str, CudaReference] = {}
         self._players: dict[bool, CudaPlayer] = {}
         self.seconds: dict[str, float] = {}
@@ -44,9 +44,9 @@ class CudaTask:
     @contextmanager
     def reference(self, zygote: Zygote, task: Task, variant: Variant, deadline: float) -> Iterator[CudaReference]:
         """A reference with a model of new parameters. Raises TaskError."""
-        if task.task_id != self._task_id:
+        if self._judged != (task.source, task.variants_on("cuda")):
             self.close()
-            self._task_id = task.task_id
+            self._judged = task.source, task.variants_on("cuda")
         try:
             if variant.name in self._references:
                 self._references[variant.name].renew(deadline)
@@ -132,4 +132,4 @@ class CudaTask:
         self._players.clear()
         self.seconds.clear()
         self.failures.clear()
-        self._task_id = ""
+        self._judged = None

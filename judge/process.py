@@ -102,6 +102,9 @@ class Zygote:
             # would be half of a fast kernel's time, and most of its noise. (glibc caps the first at 32 MiB.)
             "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
             "MALLOC_TRIM_THRESHOLD_": str(1 << 30),
+            "USER": "warpsmith",  # torch.compile asks for a name, which a uid of its own has not
+            "TORCHINDUCTOR_CACHE_DIR": f"{SCRATCH}/inductor",
+            "TRITON_CACHE_DIR": f"{SCRATCH}/triton",
             "CUDA_CACHE_DISABLE": "1",
             **({"TRITON_LIBCUDA_PATH": found} if (found := _libcuda_folder()) else {}),
             "CUPY_CACHE_DIR": SCRATCH,
