@@ -25,8 +25,9 @@ def main() -> None:
     parser.add_argument("tasks", nargs="*", default=["squared_relu", "swiglu", "ssm_scan"])
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--pairs", type=int, default=JudgeSettings().pairs)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     arguments = parser.parse_args()
-    settings = JudgeSettings(pairs=arguments.pairs)
+    settings = JudgeSettings(pairs=arguments.pairs, device=arguments.device)
     print(f"{'task':20} {'rounds':>6} {'mean':>7} {'s.e.':>6} {'half':>6} {'cover':>6} {'false wins':>10}")
     with Judge(settings) as judge:
         for name in arguments.tasks:

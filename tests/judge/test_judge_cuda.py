@@ -1,0 +1,153 @@
+"""The judge on a GPU: what is honest passes, what cheats does not. Skipped without a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from judge.api import Judge
+from judge.jail import LAYERS
+from judge.settings import JudgeSettings
+from judge.types import Candidate, Verdict
+from tasks.loader import parse_task
+
+pytestmark = pytest.mark.gpu
+
+TASK = parse_task("""
+import torch
+
+ROWS = 4096
+COLS = 1024
+VARIANTS = {"flat": {"ROWS": 8, "COLS": 8192}, "odd": {"ROWS": 61, "COLS": 1031}}
+HELD_OUT = ("odd",)
+
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return torch.relu(x) ** 2 * 0.5
+
+
+def get_inputs():
+    return [torch.randn(ROWS, COLS)]
+
+
+def get_init_inputs():
+    return []
+""")
+
+KERNEL = '''
+import torch
+
+import warpsmith
+
+SOURCE = r"""
+extern "C" __global__ void k(const float* x, float* y, long long n) {
+    long long i = (blockIdx.x * (long long)blockDim.x + threadIdx.x) * 4;
+    for (long long k = i; k < i + 4 && k < n; k++) {
+        float v = fmaxf(x[k], 0.f);
+        y[k] = v * v * .5f;
+    }
+}
+"""
+kernels = warpsmith.load_cuda(SOURCE)
+
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        y = torch.empty_like(x)
+        n = x.numel()
+        kernels.k(((n + 3) // 4 + 255) // 256, 256, x, y, n)
+        return y
+'''
+
+PLAIN = """
+import torch
+
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        return torch.relu(x) ** 2 * 0.5
+"""
+
+SAME_WORK_FALSE_CLOCK = PLAIN + "\ntorch.cuda.Event.elapsed_time = lambda self, other: 1e-3\n"
+ANSWERS_BEFORE_IT_IS_DONE = SAME_WORK_FALSE_CLOCK + (
+    "torch.cuda.Event.synchronize = lambda self: None\ntorch.cuda.synchronize = lambda *a: None\n"
+)
+FORWARD = "import torch\n\n{before}\n\nclass ModelNew(torch.nn.Module):\n    def forward(self, x):\n        {body}\n"
+
+
+@pytest.fixture(scope="module")
+def cuda_judge() -> Iterator[Judge]:
+    with Judge(JudgeSettings(device="cuda", call_seconds=5.0)) as judge:
+        yield judge
+
+
+def _verdict(judge: Judge, code: str) -> Verdict:
+    return judge.judge(TASK, Candidate(code=code))
+
+
+def test_one_fused_kernel_wins_against_every_baseline_and_says_how_it_was_timed(cuda_judge: Judge) -> None:
+    verdict = _verdict(cuda_judge, KERNEL)
+    assert verdict.status == "win", verdict.message
+    assert verdict.timed_as == "graph"
+    times = verdict.baselines.model_dump()
+    assert set(times) == {"eager", "compile", "reduce_overhead", "cuda_graph"} and all(times.values()), times
+    # Four bytes read and four written for each element; no H200 moves more than 4.9 TB/s, L2 excepted.
+    assert verdict.candidate_ms is not None and 0.002 < verdict.candidate_ms < 0.1
+
+
+def test_every_isolation_layer_stands_around_cuda(cuda_judge: Judge) -> None:
+    assert cuda_judge.layers() == LAYERS
+
+
+def test_the_task_itself_is_no_win(cuda_judge: Judge) -> None:
+    verdict = _verdict(cuda_judge, PLAIN)
+    assert verdict.status == "correct", verdict.message
+    assert verdict.speedup_low is not None and verdict.speedup_low < 1.01
+
+
+@pytest.mark.parametrize("code", [SAME_WORK_FALSE_CLOCK, ANSWERS_BEFORE_IT_IS_DONE], ids=["false clock", "no wait"])
+def test_false_clocks_gain_nothing(cuda_judge: Judge, code: str) -> None:
+    verdict = _verdict(cuda_judge, code)
+    assert verdict.status in ("correct", "incorrect", "rejected"), verdict.message
+    if verdict.status == "correct":
+        assert verdict.speedup_low is not None and verdict.speedup_low < 1.01, verdict.message
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "before"),
+    [
+        ("incorrect", "return torch.zeros_like(x)", ""),
+        ("incorrect", "return x", ""),
+        ("incorrect", "return torch.relu_(x).square_().mul_(0.5)", ""),
+        ("incorrect", "return torch.relu_(x).square() * 0.5", ""),
+        ("incorrect", "return (torch.relu(x.half()) ** 2 * 0.5).float()", ""),
+        ("incorrect", "return (torch.relu(x.bfloat16()) ** 2 * 0.5).float()", ""),
+        ("incorrect", "return (torch.relu(x) ** 2 * 0.5).double()", ""),
+        ("incorrect", "return (torch.relu(x) ** 2 * 0.5).cpu()", ""),
+        ("incorrect", "return (torch.relu(x) ** 2 * 0.5)[:1]", ""),
+        ("incorrect", "return seen.setdefault(x.data_ptr(), torch.relu(x) ** 2 * 0.5)", "seen = {}"),
+        ("incorrect", "return seen.setdefault(x.shape, torch.relu(x) ** 2 * 0.5)", "seen = {}"),
+        ("incorrect", "return torch.empty_like(x)", ""),
+        ("runtime_error", "return undefined", ""),
+        ("runtime_error", "import os; os._exit(0)", ""),
+    ],
+)
+def test_what_is_wrong_is_told(cuda_judge: Judge, status: str, body: str, before: str) -> None:
+    verdict = _verdict(cuda_judge, FORWARD.format(body=body, before=before))
+    assert verdict.status == status, verdict.message
+
+
+def test_a_kernel_that_does_not_compile_is_told_with_its_line(cuda_judge: Judge) -> None:
+    verdict = _verdict(cuda_judge, KERNEL.replace("y[k] = v * v * .5f;", "y[k] = v * nothing;"))
+    assert verdict.status == "compile_error"
+    assert "line 6" in verdict.message and "nothing" in verdict.message, verdict.message
+
+
+def test_a_kernel_that_never_ends_or_breaks_its_context_costs_one_candidate_only(cuda_judge: Judge) -> None:
+    endless = KERNEL.replace("float v =", "while (n > 0) n |= 1; float v =")
+    astray = KERNEL.replace("y[k] = v", "y[k + (1LL << 44)] = v")
+    assert _verdict(cuda_judge, endless).status == "timeout"
+    assert _verdict(cuda_judge, astray).status == "runtime_error"
+    assert _verdict(cuda_judge, KERNEL).status == "win"
