@@ -137,9 +137,13 @@ class Judge:
                 self._zygote.prefork(1 + self.settings.cuda_pairs)
             self._compiler.make_room()
             self._compiler.seconds = 0.0
+            with candidate_blamed(self._compiler):
+                self._compiler.build(task, candidate)
+            deadline += self._compiler.seconds  # building has a limit of its own
+            built_seconds, self._compiler.seconds = self._compiler.seconds, 0.0
             with findings.phase("load"):
                 player = self._way.player.of_candidate(self._zygote, self._compiler, candidate, deadline)
-            findings.seconds["compile"] = self._compiler.seconds
+            findings.seconds["compile"] = built_seconds + self._compiler.seconds
             findings.seconds["load"] -= self._compiler.seconds
             with player, findings.phase("verify"):
                 bank = self._verify(task, player, findings, deadline)

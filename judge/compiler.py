@@ -17,9 +17,14 @@ import stat
 import time
 from pathlib import Path
 
+from judge import wire
+from judge.extension_builds import needs_builder
 from judge.load_cpp import compile_command, summarise_errors
-from judge.process import Zygote, await_end
+from judge.process import ForeignFailure, Jailed, Zygote, await_end
+from judge.products import keep_products
+from judge.types import Candidate
 from judge.wire import Compile, Compiled
+from tasks.types import Task
 
 MAX_SOURCE = 1 << 20
 MAX_OBJECT = 16 << 20
@@ -36,6 +41,7 @@ class Compiler:
         self._secret = secrets.token_bytes(32)
         self._cxx = shutil.which(zygote.settings.cxx) or ""
         self._done: dict[str, Compiled] = {}
+        self._products: dict[str, str] = {}
         self._kept_bytes = 0
         self.seconds = 0.0
         """Spent compiling since this was last set to 0."""
@@ -55,6 +61,38 @@ class Compiler:
             self.last_error = result.error
         return result
 
+    def build(self, task: Task, candidate: Candidate) -> None:
+        """Have the builder's jail build what a candidate builds with torch's load_inline or Triton.
+
+        Raises ForeignFailure: it does not import there, or its extension does not compile. What fails in the calls is
+        left for the strict jail to tell.
+        """
+        if candidate.candidate_id in self._products or not needs_builder(candidate.code):
+            return
+        settings, began = self._zygote.settings, time.monotonic()
+        scratch = self._zygote.folder / "build" / secrets.token_hex(16)
+        scratch.mkdir(mode=0o700)
+        special: dict[str, object] = {"scratch": str(scratch), "cpu_seconds": int(4 * settings.build_seconds)}
+        try:
+            with Jailed(self._zygote, "builder", began + settings.build_seconds, special) as process:
+                process.compile = self.compile
+                process.ask(wire.LoadCandidate(code=candidate.code), settings.build_seconds, "to import and build")
+                variants = tuple(variant.constants for variant in task.variants_on(settings.device))
+                with contextlib.suppress(ForeignFailure):
+                    process.ask(
+                        wire.Rehearse(source=task.source, variants=variants), settings.build_seconds, "to build"
+                    )
+            target = self._zygote.folder / "artifacts" / secrets.token_hex(32)
+            self._kept_bytes += keep_products(scratch, target)
+            self._products[candidate.candidate_id] = str(target)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+            self.seconds += time.monotonic() - began
+
+    def products(self, candidate: Candidate) -> str:
+        """Folder of what was built for a candidate; empty when nothing was."""
+        return self._products.get(candidate.candidate_id, "")
+
     def make_room(self) -> None:
         """Before a new candidate: forget everything when it is much, so that no sequence of candidates fills a disk."""
         if self._kept_bytes > KEPT_BYTES:
@@ -62,6 +100,9 @@ class Compiler:
                 if result.path:
                     Path(result.path).unlink(missing_ok=True)
             self._done.clear()
+            for folder in self._products.values():
+                shutil.rmtree(folder, ignore_errors=True)
+            self._products.clear()
             self._kept_bytes = 0
 
     def _compile(self, order: Compile, name: str) -> Compiled:

@@ -172,6 +172,12 @@ def mount_own_processes(root: Path) -> None:
     _mount("proc", str(root / "proc"), "proc", _MS_NOSUID | _MS_NODEV, "hidepid=2")
 
 
+def remount_own_processes() -> None:
+    """mount_own_processes for a process in a pid namespace of its own. Raises OSError."""
+    _check(libc.unshare(ctypes.c_int(_CLONE_NEWNS)), "unshare")
+    _mount("proc", "/proc", "proc", _MS_NOSUID | _MS_NODEV, "hidepid=2")
+
+
 def mount_private_scratch(size_mb: int) -> None:
     """An empty SCRATCH that this process alone sees, gone when it ends. Raises OSError."""
     _check(libc.unshare(ctypes.c_int(_CLONE_NEWNS)), "unshare")

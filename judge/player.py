@@ -15,6 +15,9 @@ from judge.reference import Case, Setup
 from judge.types import Candidate, Status
 from tasks.types import Task, Variant
 
+_LASTING_CPU_SECONDS = 7 * 86400
+"""Of a compiled baseline, which is used for many candidates."""
+
 
 class Player:
     """One jailed process that runs Model or ModelNew."""
@@ -37,7 +40,8 @@ class Player:
         compiler.last_error = ""
         try:
             with candidate_blamed(compiler):
-                player._ask(wire.LoadCandidate(code=candidate.code), "to import")
+                order = wire.LoadCandidate(code=candidate.code, products=compiler.products(candidate))
+                player._ask(order, "to import")
         except BaseException:
             player.close()
             raise
@@ -46,7 +50,9 @@ class Player:
     @classmethod
     def of_task(cls, zygote: Zygote, task: Task, variant: Variant, deadline: float, *, compiled: bool = False) -> Self:
         """A baseline; ``compiled`` by torch.compile, which needs to start compilers (GPU only)."""
-        player = cls(Jailed(zygote, "compiled" if compiled else "baseline", deadline), _limits(zygote))
+        lasting: dict[str, object] | None = {"cpu_seconds": _LASTING_CPU_SECONDS} if compiled else None
+        process = Jailed(zygote, "compiled" if compiled else "baseline", deadline, lasting)
+        player = cls(process, _limits(zygote))
         request = wire.LoadTask(source=task.source, where=task.where, constants=variant.constants, compiled=compiled)
         try:
             player._ask(request, "to import")

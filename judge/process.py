@@ -35,8 +35,6 @@ _STOP_SECONDS = 5.0
 _SEND_SECONDS = 5.0
 _END_SECONDS = 20.0
 _MAX_COMPILATIONS = 32
-_LASTING_CPU_SECONDS = 7 * 86400
-"""Of a compiled baseline, which is used for many candidates."""
 
 
 class ForeignFailure(Exception):  # noqa: N818 - a value on its way to a Verdict, not an error of ours
@@ -90,7 +88,8 @@ class Zygote:
         if self.settings.device == "cuda":
             kept += ["LD_LIBRARY_PATH", "CUDA_PATH", "CUDA_HOME", "CUDA_VISIBLE_DEVICES"]
         environment = {
-            "PATH": "/usr/bin:/bin",
+            # For the builder and torch.compile, which may start compilers; the others may start nothing.
+            "PATH": f"{sys.prefix}/bin:/usr/local/cuda/bin:/usr/bin:/bin",
             "LANG": "C.UTF-8",
             "HOME": SCRATCH,
             "TMPDIR": SCRATCH,
@@ -175,12 +174,11 @@ class Zygote:
         for _, wire_end, _ in self._spares:
             select.select([wire_end], [], [], self.settings.load_seconds)
 
-    def take(self, role: str) -> tuple[int, socket.socket, int]:
-        """A process that waits already, or a new one. Raises JudgeError."""
-        if self._spares and role != "compiled":
+    def take(self, role: str, special: dict[str, object] | None = None) -> tuple[int, socket.socket, int]:
+        """A process that waits already, or a new one where something of it is ``special``. Raises JudgeError."""
+        if self._spares and special is None:
             return self._spares.pop(0)
-        lasting = {"cpu_seconds": _LASTING_CPU_SECONDS} if role == "compiled" else {}
-        return self.fork({**self._usual(), "role": role, **lasting})
+        return self.fork({**self._usual(), "role": role, **(special or {})})
 
     def _usual(self) -> dict[str, object]:
         seconds = int(self.settings.total_seconds) + 5
@@ -267,12 +265,13 @@ _BOOT = "import os; os.dup2({fd}, 3); from judge.zygote import main; main()"
 class Jailed:
     """One jailed process, from fork to the kill that always ends it."""
 
-    def __init__(self, zygote: Zygote, role: str, deadline: float) -> None:
+    def __init__(self, zygote: Zygote, role: str, deadline: float, special: dict[str, object] | None = None) -> None:
         settings = zygote.settings
         self.deadline = deadline
         """time.monotonic seconds when the whole verdict is due."""
-        self.pid, self._sock, self._log = zygote.take(role)
+        self.pid, self._sock, self._log = zygote.take(role, special)
         self._reaped = False
+        self._leads_a_group = role == "builder"
         self._compilations = 0
         self.compile: Callable[[wire.Compile], wire.Compiled] | None = None
         try:
@@ -315,7 +314,7 @@ class Jailed:
                 limit += time.monotonic() - began  # compiling has a limit of its own
                 continue
             if isinstance(reply, wire.Failed):
-                status = Status.COMPILE_ERROR if reply.kind == "syntax" else Status.RUNTIME_ERROR
+                status = Status.COMPILE_ERROR if reply.kind in ("syntax", "compile") else Status.RUNTIME_ERROR
                 status = Status.INCORRECT if reply.kind == "outputs" else status
                 raise ForeignFailure(status, _one_line(reply.message), line=reply.line)
             return reply
@@ -439,6 +438,9 @@ class Jailed:
             return
         self._reaped = True
         with contextlib.suppress(ProcessLookupError, ChildProcessError):
+            if self._leads_a_group:
+                with contextlib.suppress(PermissionError):
+                    os.killpg(self.pid, signal.SIGKILL)
             os.kill(self.pid, signal.SIGKILL)
             if not await_end(self.pid, _END_SECONDS):
                 raise JudgeError(f"a killed process has not ended for {_END_SECONDS:g} s")

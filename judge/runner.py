@@ -16,12 +16,14 @@ import time
 import traceback
 import types
 import warnings
+from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
 import torch
 
 from judge import load_cpp, wire
+from judge.extension_builds import load_from
 from judge.memory import NUMPY_TYPES
 from tasks.loader import variant_source
 
@@ -61,6 +63,8 @@ class Runner:
                 return self._load(variant_source(request.source, request.constants), "Model")
             case wire.LoadCandidate():
                 load_cpp.set_compiler(self._ask_judge_to_compile)
+                if request.products:
+                    load_from(Path(request.products))
                 return self._load(request.code, "ModelNew")
             case wire.MakeInit():
                 return self._make_init(request.seed)
@@ -169,7 +173,8 @@ def serve(kind: type[Runner], sock: socket.socket, layers: tuple[str, ...], miss
         except _ForeignError as error:
             reply = error.failed
         except BaseException as error:  # foreign code may raise anything, SystemExit included
-            reply = wire.Failed(kind="exception", message=_describe(error), line=_foreign_line(error))
+            what = "compile" if isinstance(error, load_cpp.CompileError) else "exception"
+            reply = wire.Failed(kind=what, message=_describe(error), line=_foreign_line(error))
         if fd is not None:
             with contextlib.suppress(OSError):
                 os.close(fd)

@@ -35,6 +35,8 @@ class JudgeSettings(BaseModel):
     peak_memory_gbps: float = Field(1000.0, gt=0)
     """Speed of light: a call faster than its bytes / this is rejected. Generous: caches count."""
     compile_seconds: float = Field(30.0, gt=0)
+    build_seconds: float = Field(240.0, gt=0)
+    """Deadline of what a candidate builds with torch's load_inline or Triton; stock headers take up to a minute."""
     load_seconds: float = Field(20.0, gt=0)
     call_seconds: float = Field(10.0, gt=0)
     """Deadline of a single forward call."""

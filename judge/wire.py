@@ -61,6 +61,15 @@ class LoadTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True
 
 class LoadCandidate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True):
     code: str
+    products: str = ""
+    """Folder of what the builder built for it."""
+
+
+class Rehearse(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True):
+    """Builder only: call the loaded candidate on inputs of these variants, so that it builds what it builds late."""
+
+    source: str
+    variants: tuple[dict[str, Any], ...]
 
 
 class MakeInit(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True):
@@ -133,6 +142,7 @@ class Compiled(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True
 Request = (
     LoadTask
     | LoadCandidate
+    | Rehearse
     | MakeInit
     | MakeInputs
     | MakeCases
@@ -203,7 +213,7 @@ class Failed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True):
     """The foreign code raised, or returned what is no tensor."""
 
     kind: str
-    """"syntax", "exception", "outputs"."""
+    """"syntax", "compile", "exception", "outputs"."""
     message: str
     line: int = 0
     """In the foreign file; 0 where unknown."""

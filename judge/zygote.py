@@ -67,7 +67,7 @@ def main() -> None:
         request, fds = _receive(control)
         if request is None:
             return
-        pid = _fork(own_pids=request["role"] == "compiler")
+        pid = _fork(own_pids=request["role"] in ("compiler", "builder"))
         if pid == 0:
             control.close()
             try:
@@ -82,6 +82,8 @@ def main() -> None:
 
 def _import_everything(threads: int, device: str) -> None:
     import random  # noqa: F401 - foreign code finds these imported
+
+    import judge.builder_runner
 
     if device == "cuda":
         import judge.cuda_runner  # noqa: F401 - imports CuPy; nothing here may touch CUDA, or no child could
@@ -165,13 +167,14 @@ def _become(
         os.dup2(null, 0)
     raised, missing = walls
     compiling = request["role"] == "compiler"
-    starts_programs = request["role"] in ("compiler", "compiled")
+    building = request["role"] == "builder"
+    starts_programs = compiling or building or request["role"] == "compiled"
     scratch = request.get("scratch", jail.SCRATCH if "mountns" in raised else "/")
     uid = None
     if "uid" not in missing:
         # The first process of a pid namespace has the pid 1, as all others of its kind.
         uid = 1_000_000 + (os.getpid() if os.getpid() != 1 else 1_000_000 + int.from_bytes(os.urandom(3), "big"))
-    if compiling:
+    if compiling or building:
         os.set_inheritable(wire, False)
         os.setsid()
         os.setpriority(os.PRIO_PROCESS, 0, max(0, os.getpriority(os.PRIO_PROCESS, 0)))
@@ -181,6 +184,8 @@ def _become(
     elif "mountns" in raised:
         # Its own: what one process left in a shared one could answer for the next, or leave it no room.
         jail.mount_private_scratch(_LARGE_SCRATCH if starts_programs else _SCRATCH)
+    if building and order["device"] == "cuda" and "mountns" in raised and os.getpid() == 1:
+        jail.remount_own_processes()  # the zygote's is of another pid namespace
     more, lacking = jail.drop_privileges(uid)
     raised += more
     missing |= lacking
@@ -221,7 +226,8 @@ def _become(
     if compiling:
         command = request["command"]
         os.execve(command[0], command, {"PATH": "/usr/bin:/bin", "LANG": "C", "TMPDIR": scratch})
-    runner.serve(_runner_class(order["device"]), socket.socket(fileno=wire), tuple(raised), missing)
+    kind = _builder_class(order["device"]) if building else _runner_class(order["device"])
+    runner.serve(kind, socket.socket(fileno=wire), tuple(raised), missing)
 
 
 def _runner_class(device: str) -> type[runner.Runner]:
@@ -230,6 +236,12 @@ def _runner_class(device: str) -> type[runner.Runner]:
 
         return CudaRunner
     return runner.Runner
+
+
+def _builder_class(device: str) -> type[runner.Runner]:
+    from judge import builder_runner
+
+    return builder_runner.CudaBuilderRunner if device == "cuda" else builder_runner.BuilderRunner
 
 
 def _compile_cuda(request: dict[str, Any]) -> None:

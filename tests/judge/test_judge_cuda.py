@@ -151,3 +151,63 @@ def test_a_kernel_that_never_ends_or_breaks_its_context_costs_one_candidate_only
     assert _verdict(cuda_judge, endless).status == "timeout"
     assert _verdict(cuda_judge, astray).status == "runtime_error"
     assert _verdict(cuda_judge, KERNEL).status == "win"
+
+
+TRITON = """
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def kernel(x, y, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    v = tl.maximum(tl.load(x + i, mask=i < n, other=0.0), 0.0)
+    tl.store(y + i, v * v * 0.5, mask=i < n)
+
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        y = torch.empty_like(x)
+        kernel[(triton.cdiv(x.numel(), 1024),)](x, y, x.numel(), BLOCK=1024)
+        return y
+"""
+
+
+def test_triton_is_compiled_in_the_builder_and_wins(cuda_judge: Judge) -> None:
+    verdict = _verdict(cuda_judge, TRITON)
+    assert verdict.status == "win", verdict.message
+    assert verdict.timed_as == "graph" and "seccomp" in verdict.sandbox
+
+
+INLINE = '''
+import torch
+from torch.utils.cpp_extension import load_inline
+
+CUDA = """
+#include <c10/cuda/CUDAStream.h>
+__global__ void k(const float* x, float* y, long n) {
+    long i = blockIdx.x * (long)blockDim.x + threadIdx.x;
+    if (i < n) { float v = fmaxf(x[i], 0.f); y[i] = v * v * .5f; }
+}
+torch::Tensor forward(torch::Tensor x) {
+    auto y = torch::empty_like(x);
+    k<<<(x.numel() + 255) / 256, 256, 0, c10::cuda::getCurrentCUDAStream()>>>(
+        x.data_ptr<float>(), y.data_ptr<float>(), x.numel());
+    return y;
+}
+"""
+module = load_inline(name="squared", cpp_sources="torch::Tensor forward(torch::Tensor x);", cuda_sources=CUDA,
+                     functions=["forward"], verbose=False)
+
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        return module.forward(x)
+'''
+
+
+@pytest.mark.slow
+def test_load_inline_with_cuda_sources_is_built_in_the_builder_and_wins(cuda_judge: Judge) -> None:
+    verdict = _verdict(cuda_judge, INLINE)
+    assert verdict.status == "win", verdict.message
