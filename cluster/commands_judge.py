@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -35,6 +35,10 @@ def judge(
     task: TaskArgument,
     candidate: Annotated[Path, typer.Argument(metavar="CANDIDATE", help="A Python file that defines ModelNew.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print exactly one JSON object on stdout.")] = False,
+    device: Annotated[
+        Literal["cpu", "cuda"] | None,
+        typer.Option(help="Where to judge; judge.device if left out."),
+    ] = None,
     config: ConfigOption = None,
     overrides: SetOption = None,
 ) -> None:
@@ -45,7 +49,8 @@ def judge(
     from judge.types import Status
 
     with stdout_for_result() as out:
-        verdict = _judge_once(task, read_source(candidate), config, overrides)
+        chosen = [*(overrides or []), *([f"judge.device={device}"] if device else [])]
+        verdict = _judge_once(task, read_source(candidate), config, chosen)
         if as_json:
             out.write(verdict.model_dump_json() + "\n")
         else:

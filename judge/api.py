@@ -54,6 +54,23 @@ class _Findings:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.monotonic() - began
 
 
+def _require_gpu() -> None:
+    """Raises JudgeError."""
+    remedy = "or judge on the CPU (judge.device=cpu)"
+    try:
+        import cupy
+    except ImportError:
+        raise JudgeError(
+            f"judge.device is cuda, which needs CuPy: pip install cupy-cuda13x (of your CUDA version), {remedy}"
+        ) from None
+    try:
+        found = cupy.cuda.runtime.getDeviceCount()
+    except cupy.cuda.runtime.CUDARuntimeError as error:
+        raise JudgeError(f"judge.device is cuda, but CUDA finds no GPU ({error}): check nvidia-smi, {remedy}") from None
+    if not found:
+        raise JudgeError(f"judge.device is cuda, but there is no GPU: check nvidia-smi, {remedy}")
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Way:
     """How a device is judged on: the same steps, other memory and clocks."""
@@ -98,6 +115,8 @@ class Judge:
 
     def __init__(self, settings: JudgeSettings | None = None) -> None:
         self.settings = settings or JudgeSettings()
+        if self.settings.device == "cuda":
+            _require_gpu()
         self._lease = Lease(self.settings.exclusive_timing)
         self._start()
         self._hardware = _hardware(self.settings, self._zygote.cores)

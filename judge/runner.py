@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import linecache
 import mmap
 import random
 import socket
@@ -88,6 +89,8 @@ class Runner:
                 wire.Failed(kind="syntax", message=f"not Python: {getattr(error, 'msg', error)}", line=line)
             ) from None
         self.module.__file__ = _FOREIGN
+        # Triton reads a kernel's text back, as tracebacks do.
+        linecache.cache[_FOREIGN] = (len(source), None, source.splitlines(keepends=True), _FOREIGN)
         sys.modules[self.module.__name__] = self.module
         exec(code, self.module.__dict__)
         self.class_name = class_name

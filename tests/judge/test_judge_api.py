@@ -15,7 +15,7 @@ import pytest
 
 from judge.api import Judge
 from judge.doctor import isolation_layers
-from judge.errors import SandboxError
+from judge.errors import JudgeError, SandboxError
 from judge.jail import LAYERS, REQUIRED
 from judge.player import Player
 from judge.settings import JudgeSettings
@@ -253,3 +253,9 @@ def test_what_this_machine_offers_is_said_and_insisted_on(monkeypatch: pytest.Mo
     monkeypatch.setattr("judge.process.REQUIRED", (*REQUIRED, "moat"))
     with Judge(strict) as judge, pytest.raises(SandboxError, match="moat"):
         judge.judge(task, candidate)
+
+
+def test_judging_on_a_gpu_without_cupy_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cupy", None)  # as if it were not installed
+    with pytest.raises(JudgeError, match=r"needs CuPy: pip install .* or judge on the CPU"):
+        Judge(JudgeSettings(device="cuda"))
