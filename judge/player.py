@@ -130,7 +130,7 @@ def _limits(zygote: Zygote) -> tuple[float, float]:
 
 def explain(failure: ForeignFailure, compiler: Compiler) -> ForeignFailure:
     """The failure with the candidate's line, as a compile_error when its kernel did not compile."""
-    if compiler.last_error and failure.status is Status.RUNTIME_ERROR:
+    if compiler.last_error and failure.status in (Status.RUNTIME_ERROR, Status.COMPILE_ERROR):
         return ForeignFailure(Status.COMPILE_ERROR, f"kernel: {compiler.last_error}")
     if failure.line:
         return ForeignFailure(failure.status, f"candidate line {failure.line}: {failure.message}", line=failure.line)
