@@ -47,7 +47,9 @@ _RESTRICTIONS = """\
 - The kernel does the work itself: no wrapping of torch or other libraries, no torch.compile.
 - No lower precision, no results kept between calls, no clocks, files or processes, no changes to torch."""
 
-_NOT_SHOWN = frozenset({"NAME", "LEVEL", "VARIANTS", "HELD_OUT", "TOLERANCE", "DISTRIBUTIONS", "BACKWARD", "BACKENDS"})
+_NOT_SHOWN = frozenset(
+    {"NAME", "LEVEL", "VARIANTS", "HELD_OUT", "TOLERANCE", "DISTRIBUTIONS", "BACKWARD", "BACKENDS", "GPU_VARIANTS"}
+)
 """Constants of a task file that say nothing about what to compute; two of them name held-out shapes."""
 
 

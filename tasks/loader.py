@@ -94,6 +94,7 @@ def parse_task(source: str, path: str | None = None) -> Task:
         path=path,
         level=constants.take("LEVEL", _level, "a whole number from 1, such as LEVEL = 1") or _level_of(path),
         variants=_variants(constants),
+        gpu_variants=_gpu_variants(constants),
         tolerance=None if tolerance is None else float(tolerance),
         distributions=distributions or DISTRIBUTIONS,
         backward=constants.take("BACKWARD", _bool, "True or False") or False,
@@ -204,23 +205,38 @@ def _variants(constants: _Constants) -> tuple[Variant, ...]:
     held_out = constants.take("HELD_OUT", _names, 'a tuple of names, such as HELD_OUT = ("odd",)') or ()
     if "default" in named:
         raise constants.error("VARIANTS", 'the variant "default" is the file as it stands; choose another name')
-    for name, replaced in named.items():
-        for constant, value in replaced.items():
-            if constant not in constants.nodes:
-                remedy = f"add a line {constant} = ... or correct the name{_nearest(constant, constants.nodes)}"
-                raise constants.error(
-                    "VARIANTS", f"variant {name!r} replaces {constant}, which is no constant; {remedy}"
-                )
-            if not _is_literal(value):
-                raise constants.error(
-                    "VARIANTS", f"variant {name!r} gives {constant} a value that is not a literal; use finite numbers"
-                )
+    _check_constants(constants, "VARIANTS", named)
     for name in held_out:
         if name not in named:
             known = ", ".join(named) or "none"
             raise constants.error("HELD_OUT", f"{name!r} is no variant; VARIANTS has {known}{_nearest(name, named)}")
     variants = (Variant(name=name, constants=c, held_out=name in held_out) for name, c in named.items())
     return (Variant(name="default", constants={}), *variants)
+
+
+def _gpu_variants(constants: _Constants) -> tuple[Variant, ...]:
+    """GPU_VARIANTS: the shapes on a GPU, all of them, its "default" among them; HELD_OUT names hold for both."""
+    form = '{"default": {"CONSTANT": value}, "name": {...}}'
+    named = constants.take("GPU_VARIANTS", _variant_dict, f"a dict of dicts, such as GPU_VARIANTS = {form}")
+    if named is None:
+        return ()
+    if next(iter(named), None) != "default":
+        raise constants.error("GPU_VARIANTS", 'the first entry must be "default", the shapes that are timed')
+    _check_constants(constants, "GPU_VARIANTS", named)
+    held_out = constants.take("HELD_OUT", _names, "a tuple of names") or ()
+    return tuple(Variant(name=name, constants=c, held_out=name in held_out) for name, c in named.items())
+
+
+def _check_constants(constants: _Constants, where: str, named: dict[str, dict[str, Any]]) -> None:
+    for name, replaced in named.items():
+        for constant, value in replaced.items():
+            if constant not in constants.nodes:
+                remedy = f"add a line {constant} = ... or correct the name{_nearest(constant, constants.nodes)}"
+                raise constants.error(where, f"variant {name!r} replaces {constant}, which is no constant; {remedy}")
+            if not _is_literal(value):
+                raise constants.error(
+                    where, f"variant {name!r} gives {constant} a value that is not a literal; use finite numbers"
+                )
 
 
 def _name(value: Any) -> str | None:

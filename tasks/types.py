@@ -75,7 +75,9 @@ class ExpertKernel:
 
     task_name: str
     quality: str
-    """"good" or "plain"."""
+    """"good", "plain", or "excellent"."""
+    backend: str = "cpp"
+    """"cpp", "cuda" or "triton"."""
     code: str
     """A candidate file."""
     analysis: str

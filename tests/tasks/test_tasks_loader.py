@@ -211,3 +211,28 @@ def test_variant_of_an_unknown_constant_or_an_object_is_refused() -> None:
         variant_source("A = 1", {"B": 2})
     with pytest.raises(TaskError, match="not a literal"):
         variant_source("A = 1", {"A": object()})
+
+
+def test_shapes_of_a_gpu_replace_the_others_there_and_only_there() -> None:
+    cpu = KERNELBENCH + 'N = 4\nVARIANTS = {"odd": {"N": 3}}\nHELD_OUT = ("odd",)\n'
+    task = parse_task(cpu + 'GPU_VARIANTS = {"default": {"N": 1048576}, "odd": {"N": 1031}}')
+    assert [(v.name, v.constants, v.held_out) for v in task.variants_on("cuda")] == [
+        ("default", {"N": 1048576}, False),
+        ("odd", {"N": 1031}, True),
+    ]
+    assert [v.constants for v in task.variants_on("cpu")] == [{}, {"N": 3}]
+    assert parse_task(cpu).variants_on("cuda") == parse_task(cpu).variants
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ('GPU_VARIANTS = {"odd": {"N": 3}}', 'the first entry must be "default"'),
+        ('GPU_VARIANTS = {"default": {"M": 3}}', "replaces M, which is no constant"),
+        ("GPU_VARIANTS = 3", "a dict of dicts"),
+    ],
+)
+def test_wrong_shapes_of_a_gpu_are_named(line: str, words: str) -> None:
+    with pytest.raises(TaskError) as error:
+        parse_task(KERNELBENCH + "N = 4\n" + line)
+    assert words in str(error.value)

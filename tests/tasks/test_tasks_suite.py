@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from search.prompts import reference_code
 from tasks.experts import QUALITIES, expert_kernels
 from tasks.loader import suite_tasks, variant_source
 from tasks.types import Task, Variant
@@ -17,8 +18,8 @@ CASES = [pytest.param(task, variant, id=f"{task.name}-{variant.name}") for task 
 EPS = 2.0**-23
 
 
-def test_suite_has_twelve_tasks_over_three_levels() -> None:
-    assert len(TASKS) == len({task.name for task in TASKS}) == len({task.task_id for task in TASKS}) == 12
+def test_suite_has_distinct_tasks_over_three_levels() -> None:
+    assert len(TASKS) == len({task.name for task in TASKS}) == len({task.task_id for task in TASKS}) >= 12
     assert {task.level for task in TASKS} == {1, 2, 3}
     assert [task.level for task in TASKS] == sorted(task.level for task in TASKS)
 
@@ -31,14 +32,14 @@ def test_task_is_short_and_has_a_shown_and_a_held_out_variant(task: Task) -> Non
     assert [variant.held_out for variant in task.variants] == [False, False, True]
     sizes = task.variants[2].constants.values()
     assert any(size % 2 for size in sizes), "the held-out sizes are odd"
-    assert len(task.source.splitlines()) <= 35
-    assert len(task.source) <= 900, "about 320 tokens, fewer in a prompt"
+    assert len(task.source.splitlines()) <= 50
+    assert len(reference_code(task.source)) <= 900, "about 320 tokens in a prompt"
 
 
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
 def test_experts_are_two_short_candidates_with_an_analysis(task: Task) -> None:
     kernels = expert_kernels(task.name)
-    assert tuple(kernel.quality for kernel in kernels) == QUALITIES
+    assert {"good", "plain"} <= {kernel.quality for kernel in kernels} <= set(QUALITIES)
     assert kernels[0].code != kernels[1].code
     for kernel in kernels:
         tree = ast.parse(kernel.code)
@@ -59,10 +60,10 @@ def test_real_token_counts_stay_within_a_small_policys_context() -> None:
     transformers = pytest.importorskip("transformers")
     tokenizer = transformers.AutoTokenizer.from_pretrained(prepare_model(SMOLLM2))
     for task in TASKS:
-        good, plain = (len(tokenizer.encode(kernel.code)) for kernel in expert_kernels(task.name))
-        assert len(tokenizer.encode(task.source)) <= 320
-        assert good <= (600 if task.level < 3 else 790)
-        assert plain <= (320 if task.level < 3 else 460)
+        tokens = {kernel.quality: len(tokenizer.encode(kernel.code)) for kernel in expert_kernels(task.name)}
+        assert len(tokenizer.encode(reference_code(task.source))) <= 320
+        assert tokens["good"] <= (600 if task.level < 3 else 790)
+        assert tokens["plain"] <= (320 if task.level < 3 else 460)
 
 
 @pytest.mark.slow
