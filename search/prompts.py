@@ -50,7 +50,7 @@ _RESTRICTIONS = """\
 _NOT_SHOWN = frozenset(
     {"NAME", "LEVEL", "VARIANTS", "HELD_OUT", "TOLERANCE", "DISTRIBUTIONS", "BACKWARD", "BACKENDS", "GPU_VARIANTS"}
 )
-"""Constants of a task file that say nothing about what to compute; two of them name held-out shapes."""
+"""Constants of a task file that say nothing about what to compute; three of them name held-out shapes."""
 
 
 def render(task: Task, exemplars: Sequence[Record], hardware: str) -> str:
