@@ -7,15 +7,15 @@ import warpsmith
 
 SOURCE = r"""
 #include <math.h>
-extern "C" void run(const float* dy, const float* x, const float* w, float* y, long n, long cols) {
-    for (long r = 0; r < n; r++, x += cols, dy += cols, y += cols) {
-        double m = 0, q = 1e-5, s = 0, p = 0;
+extern "C" void run(const float* d, const float* x, const float* w, float* y, long n, long cols) {
+    for (; n--; x += cols, d += cols, y += cols) {
+        double m = 0, q = 1e-5 * cols, s = 0, p = 0;
         for (long c = 0; c < cols; c++) m += x[c] / cols;
         for (long c = 0; c < cols; c++) {
-            double u = x[c] - m, g = dy[c] * w[c] / cols;
-            q += u * u / cols, s += g, p += g * u;
+            double u = x[c] - m, g = y[c] = d[c] * w[c];
+            q += u * u, s += g, p += g * u;
         }
-        for (long c = 0; c < cols; c++) y[c] = (dy[c] * w[c] - s - (x[c] - m) * p / q) / sqrt(q);
+        for (long c = 0; c < cols; c++) y[c] = (y[c] - s / cols - (x[c] - m) * p / q) / sqrt(q / cols);
     }
 }
 """
