@@ -7,18 +7,18 @@ import warpsmith
 
 SOURCE = r"""
 #include <vector>
-extern "C" void moe(const float* x, const long* chosen, const float* share, const float* up, const float* down,
-                    float* y, long T, long D, long H) {
+extern "C" void experts(const float* x, const long* chosen, const float* s, const float* u, const float* w,
+                        float* y, long T, long D, long H) {
     for (long t = 0; t < T; t++, x += D, y += D) {
         long e = chosen[t] * D * H;
         std::vector<double> h(H);
         for (long k = 0; k < H; k++) {
-            for (long d = 0; d < D; d++) h[k] += x[d] * up[e + d * H + k];
+            for (long d = 0; d < D; d++) h[k] += x[d] * u[e + d * H + k];
             h[k] *= h[k] > 0;
         }
         for (long d = 0; d < D; d++) {
             y[d] = 0;
-            for (long k = 0; k < H; k++) y[d] += h[k] * share[t] * down[e + k * D + d];
+            for (long k = 0; k < H; k++) y[d] += h[k] * s[t] * w[e + k * D + d];
         }
     }
 }
@@ -36,5 +36,5 @@ class ModelNew(torch.nn.Module):
     def forward(self, x):
         y = torch.empty_like(x)
         share, chosen = torch.softmax(self.gate(x), dim=1).max(dim=1)
-        kernel.moe(x, chosen, share, self.up, self.down, y, *x.shape, self.up.shape[2])
+        kernel.experts(x, chosen, share, self.up, self.down, y, *x.shape, self.up.shape[2])
         return y
