@@ -70,6 +70,8 @@ def test_nvcc_compiles_the_experts_without_spilling(
         "-cubin",
         "-arch=sm_90",
         "-std=c++17",
+        "-include",
+        "float.h",  # of what load_cuda's prelude defines, nvcc itself lacks this header only
         "-Xptxas",
         "-v",
         *sorted(p.name for p in tmp_path.iterdir()),
