@@ -33,6 +33,7 @@ class ModelNew(torch.nn.Module):
     def forward(self, x, w):
         (N, C, S, _), F = x.shape, len(w)
         y = x.new_empty(N, F, S, S)
-        padded = torch.nn.functional.pad(x, (1, 16, 1, 1))
-        kernel.conv(padded, w, y, N, C, F, S)
+        p = x.new_zeros(N, C, S + 2, S + 17)
+        p[:, :, 1:-1, 1 : S + 1] = x
+        kernel.conv(p, w, y, N, C, F, S)
         return y

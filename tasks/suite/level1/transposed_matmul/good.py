@@ -1,5 +1,5 @@
-"""Bound by multiply-adds. With a transposed, a step along k needs eight neighbouring values of a row of a and a
-vector from a packed strip of b: both are read in order, nothing has to be transposed. The 8 x 16 sums stay in
+"""Bound by multiply-adds. Eight columns of a and sixteen of b at a time are packed side by side, so that a step along
+k reads neighbouring values of one and a vector of the other, both in order. The 8 x 16 sums stay in vector
 registers."""
 
 import torch
@@ -10,21 +10,21 @@ SOURCE = r"""
 #include <vector>
 typedef float V __attribute__((vector_size(64)));
 extern "C" void matmul(const float* a, const float* b, float* c, long M, long K, long N) {
-    std::vector<float> q(K * 8);
-    for (long i = 0; i < M; i += 8) {
-        long h = M - i < 8 ? M - i : 8;
+    std::vector<V> p(K);
+    std::vector<float> q(K * (M + 7));
+    for (long k = 0; k < K; k++)
+        for (long i = 0; i < M; i++) q[(i / 8 * K + k) * 8 + i % 8] = a[k * M + i];
+    for (long j = 0; j < N; j += 16) {
+        long w = N - j < 16 ? N - j : 16;
         for (long k = 0; k < K; k++)
-            for (long t = 0; t < h; t++) q[k * 8 + t] = a[k * M + i + t];
-        for (long j = 0; j < N; j += 16) {
-            long w = N - j < 16 ? N - j : 16;
+            for (long l = 0; l < w; l++) p[k][l] = b[k * N + j + l];
+        for (long i = 0; i < M; i += 8) {
             V s[8] = {};
-            for (long k = 0; k < K; k++) {
-                V v{};
-                if (w == 16) __builtin_memcpy(&v, b + k * N + j, 64);
-                else __builtin_memcpy(&v, b + k * N + j, w * 4);
-                for (long t = 0; t < 8; t++) s[t] += q[k * 8 + t] * v;
-            }
-            for (long t = 0; t < h; t++) __builtin_memcpy(c + (i + t) * N + j, &s[t], w * 4);
+            const float* r = &q[i * K];
+            for (long k = 0; k < K; k++)
+                for (long t = 0; t < 8; t++) s[t] += r[k * 8 + t] * p[k];
+            for (long t = 0; t < 8 && i + t < M; t++)
+                for (long l = 0; l < w; l++) c[(i + t) * N + j + l] = s[t][l];
         }
     }
 }
