@@ -83,6 +83,11 @@ template <class T> static T atomicAdd(T* at, T value) {
     *at += value;
     return old;
 }
+static float4 atomicAdd(float4* at, float4 value) {
+    float4 old = *at;
+    *at = {old.x + value.x, old.y + value.y, old.z + value.z, old.w + value.w};
+    return old;
+}
 
 static void enter() {
     kernel_body();
