@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy.dialects import postgresql
 
-from archive import store
+from archive import schema, store
 from archive.errors import ArchiveError
 from archive.store import Archive
 from archive.types import Record
@@ -157,7 +157,7 @@ def test_sqlite_runs_with_a_write_ahead_log(archive: Archive) -> None:
 
 def test_the_tables_and_queries_are_valid_for_postgresql() -> None:
     dialect = postgresql.dialect()
-    ddl = "".join(str(sa.schema.CreateTable(table).compile(dialect=dialect)) for table in store._metadata.sorted_tables)
+    ddl = "".join(str(sa.schema.CreateTable(table).compile(dialect=dialect)) for table in schema.metadata.sorted_tables)
     assert "BIGSERIAL" in ddl
     assert "verdict JSON" in ddl
     assert "ON CONFLICT (record_id) DO NOTHING" in str(store._insert_if_absent("postgresql").compile(dialect=dialect))
@@ -196,7 +196,7 @@ def test_an_archive_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     with sqlite3.connect(path) as connection:
         connection.execute("UPDATE warpsmith_meta SET value = '7'")
     connection.close()
-    assert "schema version 7, this warpsmith reads 1" in refusal(path)
+    assert "schema version 7, this warpsmith reads 2" in refusal(path)
 
 
 def test_places_that_cannot_hold_an_archive_are_refused(tmp_path: Path) -> None:
