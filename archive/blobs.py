@@ -94,6 +94,16 @@ class BlobStore:
                 if _NAME.fullmatch(name):
                     yield name, _written_at(system, path, info), int(info.get("size") or 0)
 
+    def written(self, name: str) -> datetime | None:
+        """When a blob was last written; None where it is not there."""
+        with self._refusals():
+            system, root = self._place
+            path = f"{root}/{name[:2]}/{name}"
+            try:
+                return _written_at(system, path, system.info(path))
+            except FileNotFoundError:
+                return None
+
     def remove(self, name: str) -> None:
         """Remove a blob; one that is gone already is fine."""
         with self._mutex:

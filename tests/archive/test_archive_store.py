@@ -149,7 +149,7 @@ def test_paths_and_urls_open_the_same_archive_and_make_its_folder(tmp_path: Path
 def test_sqlite_runs_with_a_write_ahead_log(archive: Archive) -> None:
     with sqlite3.connect(archive.url.database or "") as connection:
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-    with archive._connection() as live:
+    with archive.connection() as live:
         assert live.exec_driver_sql("PRAGMA synchronous").scalar() == 1
         assert live.exec_driver_sql("PRAGMA foreign_keys").scalar() == 1
         assert live.exec_driver_sql("PRAGMA busy_timeout").scalar() == store.BUSY_SECONDS * 1000
@@ -290,9 +290,9 @@ def _writer(path: str, name: str, number: int) -> subprocess.Popen[str]:
 
 
 @pytest.mark.slow
-def test_eight_processes_write_a_new_archive_at_once_and_nothing_is_lost(tmp_path: Path) -> None:
+def test_sixteen_processes_write_a_new_archive_at_once_and_nothing_is_lost(tmp_path: Path) -> None:
     path = str(tmp_path / "shared.db")
-    writers = [_writer(path, str(number), 200) for number in range(8)]
+    writers = [_writer(path, str(number), 200) for number in range(16)]
     for process in writers:
         assert process.stdin is not None
         process.stdin.close()
@@ -302,8 +302,8 @@ def test_eight_processes_write_a_new_archive_at_once_and_nothing_is_lost(tmp_pat
         process.stdout.close()
         assert process.wait(120) == 0
     ids = [record.record_id for record in Archive(path).records()]
-    assert sorted(ids) == sorted(f"{writer}-{i}" for writer in range(8) for i in range(200))
-    for writer in range(8):
+    assert sorted(ids) == sorted(f"{writer}-{i}" for writer in range(16) for i in range(200))
+    for writer in range(16):
         own = [record_id for record_id in ids if record_id.startswith(f"{writer}-")]
         assert own == [f"{writer}-{i}" for i in range(200)], "each writer's records are in its order"
 
