@@ -17,7 +17,6 @@ any process, also by SIGKILL; a power cut may take the last ones, but never corr
 from __future__ import annotations
 
 import os
-import random
 import sqlite3
 import threading
 import time
@@ -335,28 +334,9 @@ def _prepare_sqlite(connection: sqlite3.Connection, _: object) -> None:
 
 
 def _begin_sqlite(connection: sa.Connection) -> None:
-    """A writer takes its lock at once: one that has read before may find that it can no longer write.
-
-    It asks again every millisecond or so. SQLite's own waiting sleeps up to 100 ms between two looks, which leaves the
-    lock idle most of the time where many processes write: sixteen of them wrote a fifth as much.
-    """
-    if not connection.get_execution_options().get("warpsmith_write", False):
-        connection.exec_driver_sql("BEGIN")
-        return
-    driver: Any = connection.connection.dbapi_connection
-    deadline = time.monotonic() + BUSY_SECONDS
-    driver.execute("PRAGMA busy_timeout=0")
-    try:
-        while True:
-            try:
-                driver.execute("BEGIN IMMEDIATE")
-                return
-            except sqlite3.OperationalError as error:
-                if "locked" not in str(error) or time.monotonic() > deadline:
-                    raise
-                time.sleep(random.uniform(0.0003, 0.002))
-    finally:
-        driver.execute(f"PRAGMA busy_timeout={int(BUSY_SECONDS * 1000)}")
+    # A writer takes its lock at once: one that has read before may find that it can no longer write.
+    write = connection.get_execution_options().get("warpsmith_write", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
 
 
 def _insert_if_absent(dialect: str, table: sa.Table = _records, key: tuple[str, ...] = ("record_id",)) -> Any:
