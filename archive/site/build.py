@@ -294,7 +294,7 @@ def _write_pages(folder: Path, title: str, meta: dict[str, Any], ranked: list[li
     environment = Environment(
         loader=FileSystemLoader(_HERE / "templates"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
-    solved = sorted((task for task in meta["tasks"] if task["best"]), key=lambda task: -task["best"][4])
+    solved = sorted((task for task in meta["tasks"] if task["best"]), key=lambda task: -(task["best"][4] or 0.0))
     wins = sum(1 for row in ranked if row[2] == list(Status).index(Status.WIN))
     context = {"site": title, "meta": meta, "solved": solved[:STATIC_ROWS], "wins": wins}
     for page in _PAGES:

@@ -77,7 +77,7 @@
         s("text", { x: 8, y: 17 }, WS.visible(one.slice(0, 12))), s("text", { x: 8, y: 34 }, label));
       return one === id ? box : s("a", { href: WS.link("kernel", { id: one }), "aria-label": `kernel ${one.slice(0, 12)}, ${label}` }, box);
     }));
-    const lines = edges.filter(([from, to]) => spot.has(from) && spot.has(to)).map(([from, to]) => {
+    const lines = edges.filter(([from, to]) => spot.has(from) && spot.has(to) && spot.get(from)[0] < spot.get(to)[0]).map(([from, to]) => {
       const [x1, y1] = spot.get(from), [x2, y2] = spot.get(to);
       return s("path", { class: "edge", d: `M${x1 + w} ${y1}C${x1 + w + gap / 2} ${y1} ${x2 - gap / 2} ${y2} ${x2} ${y2}` });
     });
