@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 import json
+import platform
 import uuid
+from contextlib import suppress
 from datetime import UTC, datetime
+from functools import cache
+from importlib import metadata
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from judge.types import Verdict
 from tasks.types import Task
+from warpsmith import __version__
 
 
 def new_id() -> str:
     return uuid.uuid4().hex
+
+
+@cache
+def software() -> dict[str, str]:
+    """Versions of what a candidate is judged with, for Record.software; packages that are not there are left out."""
+    found = {"python": platform.python_version(), "warpsmith": __version__}
+    for name in ("torch", "triton", "cupy-cuda13x"):
+        with suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found
 
 
 class Record(BaseModel):

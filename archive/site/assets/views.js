@@ -138,7 +138,7 @@
     const state = WS.state(), ids = [state.get("a") || "", state.get("b") || ""];
     const field = (name, n) => h("label", null, name, h("input", { name: "ab"[n], value: ids[n], size: 34, required: true, spellcheck: "false" }));
     const form = h("form", { class: "filters", onsubmit: (event) => { event.preventDefault(); const data = new FormData(event.target); WS.remember({ a: data.get("a").trim(), b: data.get("b").trim() }); comparePage(); } },
-      field("From kernel (id)", 0), field("to kernel (id)", 1), h("button", null, "Compare"), h("button", { type: "button", onclick: () => { WS.remember({ a: ids[1], b: ids[0] }); comparePage(); } }, "Swap"));
+      field("From kernel (id)", 0), field("To kernel (id)", 1), h("button", null, "Compare"), h("button", { type: "button", onclick: () => { WS.remember({ a: ids[1], b: ids[0] }); comparePage(); } }, "Swap"));
     view().replaceChildren(form);
     if (!ids[0] || !ids[1]) return view().append(h("p", { class: "note" }, "Give two ids; each kernel's page has its own, and a link to here."));
     const kernels = await Promise.all(ids.map((id) => WS.kernel(id)));
