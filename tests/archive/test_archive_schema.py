@@ -99,16 +99,17 @@ print(Archive(sys.argv[1]).count())
 """
 
 
+@pytest.mark.slow
 def test_processes_that_open_an_old_archive_at_once_migrate_it_once(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     _old_archive(path)
     command = [sys.executable, "-c", _OPEN, str(path)]
-    processes = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(6)]
+    processes = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(4)]
     for process in processes:
         assert process.stdin is not None
         process.stdin.close()
         process.stdin = None
-    assert [process.communicate(timeout=120)[0].strip() for process in processes] == ["20"] * 6
+    assert [process.communicate(timeout=120)[0].strip() for process in processes] == ["20"] * 4
 
 
 def test_tasks_are_kept_beside_records(archive: Archive, make_record: Callable[..., Record]) -> None:
