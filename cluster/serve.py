@@ -53,7 +53,7 @@ def _serve(service: Service, host: str, port: int) -> None:
     try:
         serve.start(http_options=HTTPOptions(host=host, port=port), logging_config=quiet)
         serve.run(build_app(service), name=APP, route_prefix="/", logging_config=quiet)
-        print(f"serving on http://{host}:{port}: POST /v1/optimize, GET /healthz; Ctrl-C stops it", flush=True)
+        print(f"serving on http://{host}:{port}: a page there, the interface at /docs; Ctrl-C stops it", flush=True)
         while True:
             time.sleep(1)
     finally:
@@ -68,7 +68,8 @@ def service_of(config: Config) -> Service:
 
     return Service(
         model_dir=prepare_model(config.model.path),
-        archive_url=optimizer_archive(config),
+        model_name=config.serving.model_name or Path(config.model.path).name,
+        archive_url=config.serving.archive or optimizer_archive(config),
         seed=config.run.seed,
         serving=config.serving,
         rollout=config.rollout,

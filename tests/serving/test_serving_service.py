@@ -81,7 +81,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 def test_health_is_told(server: Server) -> None:
-    assert server.call("/healthz") == (200, {"status": "ok", "policy_version": 0, "requests": 0})
+    health = {"status": "ok", "policy_version": 0, "jobs": {"queued": 0, "running": 0}}
+    assert server.call("/healthz") == (200, health)
 
 
 @pytest.mark.parametrize(
@@ -112,14 +113,14 @@ def test_other_errors_are_json_too(server: Server) -> None:
 
 def test_a_task_that_fails_is_the_requests_fault(server: Server) -> None:
     broken = EXAMPLE + "\n\ndef get_inputs():\n    raise RuntimeError('no inputs today')\n"
-    code, answer = server.call("/v1/optimize", {"task_source": broken, "max_candidates": 1})
+    code, answer = server.call("/v1/optimize?wait=true", {"task_source": broken, "max_candidates": 1})
     assert code == 422
     assert "no inputs today" in answer["error"]
 
 
 def test_only_a_verified_kernel_is_returned(server: Server) -> None:
     """A tiny random policy writes none, so whatever wins here is an expert's, and the answer says so."""
-    code, answer = server.call("/v1/optimize", {"task_name": "squared_relu", "max_candidates": 2})
+    code, answer = server.call("/v1/optimize?wait=true", {"task_name": "squared_relu", "max_candidates": 2})
     assert code == 200, answer
     assert answer["asked"] == 2
     archive = Archive(str(server.archive))
@@ -138,10 +139,11 @@ def test_only_a_verified_kernel_is_returned(server: Server) -> None:
 
 def test_a_client_that_goes_away_does_not_block_the_next(server: Server) -> None:
     with pytest.raises(TimeoutError):
-        server.call("/v1/optimize", {"task_source": EXAMPLE, "max_candidates": 16}, seconds=0.5)
-    code, answer = server.call("/v1/optimize", {"task_source": EXAMPLE, "max_candidates": 1})
+        server.call("/v1/optimize?wait=true", {"task_source": EXAMPLE, "max_candidates": 16}, seconds=0.5)
+    code, answer = server.call("/v1/optimize?wait=true", {"task_source": EXAMPLE, "max_candidates": 1})
     assert code == 200, answer
-    assert server.call("/healthz")[1]["requests"] == 0
+    assert server.call("/healthz")[1]["jobs"] == {"queued": 0, "running": 0}
+    assert [job["state"] for job in server.call("/v1/jobs")[1][:2]] == ["done", "cancelled"]
 
 
 def test_a_second_server_on_the_port_says_so_in_one_line(server: Server) -> None:
