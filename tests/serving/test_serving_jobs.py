@@ -287,7 +287,10 @@ def test_a_cancelled_search_ends_at_its_next_verdict(archive: Archive, store: Jo
 
 @pytest.mark.parametrize(
     ("error", "status", "words"),
-    [(ActorError("no evaluator is left"), 500, "no evaluator is left"), (ValueError("x"), 500, "unexpected ValueError")],
+    [
+        (ActorError("no evaluator is left"), 500, "no evaluator is left"),
+        (ValueError("x"), 500, "unexpected ValueError"),
+    ],
 )
 def test_an_error_is_one_line_of_the_job(
     archive: Archive, store: JobStore, error: Exception, status: int, words: str
