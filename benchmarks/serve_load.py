@@ -3,11 +3,12 @@
     python benchmarks/serve_load.py                          # 256 clients for 30 s on a tiny random policy
     python benchmarks/serve_load.py --compare --model smollm2-135m-instruct     # and completions against bare vLLM
 
-Each client draws its next call: a completion (whole or streamed), a job (two thirds are cancelled), the judge, a look at a
-job, the models, a request that must be refused. Counted are wrong answers (a greedy completion that differs from the
+Each client draws its next call: a completion (whole or streamed), a job (two thirds are cancelled), the judge, a look
+at a job, the models, a request that must be refused. Counted are wrong answers (a greedy completion that differs from the
 one given before the load, a verdict that is not the candidate's, a refusal with another status), lost jobs (accepted
 and not ended as promised, or with other events than records), answers 429 and 503 without Retry-After, and the memory
-of all the service's processes. Exit code 1 when anything was wrong or lost.
+of all the service's processes. Exit code 1 when anything was wrong or lost. The engine computes in float32: in bfloat16
+the sums of another batch size are different enough to change a greedy answer.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ TOKENS = 24
 START_SECONDS = 300.0
 DRAIN_SECONDS = 300.0
 """How long jobs that were accepted may take after the load has ended."""
-ROLLOUT = ("rollout.group_size=1", "rollout.max_tokens=24", "rollout.max_num_seqs=64")
+ROLLOUT = ("rollout.group_size=1", "rollout.max_tokens=24", "rollout.max_num_seqs=64", "rollout.dtype=float32")
 MIX = (("whole", 50), ("stream", 25), ("refused", 8), ("look", 8), ("models", 5), ("job", 3), ("judge", 1))
 
 
