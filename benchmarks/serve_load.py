@@ -4,11 +4,11 @@
     python benchmarks/serve_load.py --compare --model smollm2-135m-instruct     # and completions against bare vLLM
 
 Each client draws its next call: a completion (whole or streamed), a job (two thirds are cancelled), the judge, a look
-at a job, the models, a request that must be refused. Counted are wrong answers (a greedy completion that differs from the
-one given before the load, a verdict that is not the candidate's, a refusal with another status), lost jobs (accepted
-and not ended as promised, or with other events than records), answers 429 and 503 without Retry-After, and the memory
-of all the service's processes. Exit code 1 when anything was wrong or lost. The engine computes in float32: in bfloat16
-the sums of another batch size are different enough to change a greedy answer.
+at a job, the models, a request that must be refused. Counted are wrong answers (a greedy completion that differs from
+the one given before the load, a verdict that is not the candidate's, a refusal with another status), lost jobs
+(accepted and not ended, or with events that contradict their state), answers 429 and 503 without Retry-After, and the
+memory of all the service's processes. Exit code 1 when anything was wrong or lost. The engine computes in float32: in
+bfloat16 the sums of another batch size are different enough to change a greedy answer.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
-"""Commands around the service: API keys."""
+"""Commands around the service and the clusters it runs on: API keys, manifests."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -15,12 +16,15 @@ from cluster.commands_cluster import ConfigArguments
 if TYPE_CHECKING:
     from serving.keys import KeyStore
 
+Kind = Literal["job", "service", "cluster"]
+cluster_app = typer.Typer(help="What runs warpsmith on a cluster.", no_args_is_help=True)
 keys_app = typer.Typer(help="API keys of the service.", no_args_is_help=True)
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this file."""
     app.add_typer(keys_app, name="keys")
+    app.add_typer(cluster_app, name="cluster")
 
 
 @keys_app.command("create")
@@ -64,6 +68,49 @@ def revoke(
     with _keys(arguments) as store:
         key = store.revoke(key_id)
     typer.echo(f"revoked {key.key_id} ({key.name})")
+
+
+@cluster_app.callback()
+def _cluster() -> None:
+    """Keeps `manifest` a command of its own while it is the only one."""
+
+
+@cluster_app.command("manifest")
+def manifest(
+    arguments: ConfigArguments = None,
+    kind: Annotated[Kind, typer.Option(help="RayJob trains, RayService serves, RayCluster waits for jobs.")] = "job",
+    name: Annotated[str, typer.Option(help="Of the resource.")] = "warpsmith",
+    image: Annotated[str, typer.Option(help="warpsmith:VERSION-cpu or -gpu if left out (deploy/).")] = "",
+    namespace: Annotated[str, typer.Option(help="kubectl's if left out.")] = "",
+    claim: Annotated[str, typer.Option(help="PersistentVolumeClaim (ReadWriteMany) that keeps the runs.")] = "",
+    env_secret: Annotated[str, typer.Option(help="Secret with environment variables (PGPASSWORD, ...).")] = "",
+    token_secret: Annotated[str, typer.Option(help="Secret with Ray's auth_token; needs KubeRay 1.5.")] = "",
+    head_cpus: Annotated[int, typer.Option(min=1)] = 4,
+    head_memory: Annotated[str, typer.Option()] = "16Gi",
+    worker_memory: Annotated[str, typer.Option()] = "16Gi",
+    out: Annotated[Path | None, typer.Option(help="File; stdout if left out.")] = None,
+) -> None:
+    """Print KubeRay's manifest of a configuration, for `kubectl apply -f -`."""
+    from cluster.commands_data import write_text
+    from cluster.manifest import ManifestOptions, build_manifest, render
+
+    options = ManifestOptions(
+        kind=kind,
+        name=name,
+        image=image,
+        namespace=namespace,
+        claim=claim,
+        env_secret=env_secret,
+        token_secret=token_secret,
+        head_cpus=head_cpus,
+        head_memory=head_memory,
+        worker_memory=worker_memory,
+    )
+    text = render(build_manifest(config_of(arguments or []), options))
+    if out is None:
+        typer.echo(text, nl=False)
+    else:
+        write_text(out, text)
 
 
 @contextmanager
