@@ -145,7 +145,10 @@ class Gate:
         required = settings.require_key == "always"
         try:
             if settings.require_key == "auto":
-                required = settings.host not in LOOPBACK or await asyncio.to_thread(self._keys.any)
+                # The caller's address too: Ray Serve may listen elsewhere than our settings say (configs/serve.yaml).
+                caller = (scope.get("client") or ("",))[0]
+                is_far = settings.host not in LOOPBACK or caller not in LOOPBACK
+                required = is_far or await asyncio.to_thread(self._keys.any)
             if not required:
                 return None
             scheme, _, secret = headers.get(b"authorization", b"").decode("latin-1").partition(" ")

@@ -54,7 +54,7 @@ class PolicyEngine:
                 "max_num_batched_tokens": max(settings.max_model_len, PREFILL_TOKENS),
             }
         )
-        self._llm = AsyncLLM.from_engine_args(
+        self._llm: Any = AsyncLLM.from_engine_args(
             AsyncEngineArgs(
                 model=str(model_dir),
                 dtype=settings.dtype,
@@ -137,7 +137,9 @@ class PolicyEngine:
 
     def close(self) -> None:
         """Ends the engine's process."""
-        self._llm.shutdown(timeout=5)
+        llm, self._llm = self._llm, None  # let go here: vLLM's own finalizer fails when the interpreter is ending
+        if llm is not None:
+            llm.shutdown(timeout=5)
 
     def _check_usable(self) -> None:
         if self._broken:

@@ -40,7 +40,7 @@ class ServingSettings(BaseModel):
     policy_target_ongoing: int = Field(32, ge=1)
     """Requests in hand for each engine that autoscaling aims at."""
     require_key: Literal["auto", "always", "never"] = "auto"
-    """auto: keys are asked for as soon as there is one, and always when `host` is not this machine alone."""
+    """auto: keys are asked for as soon as one was made, and always where `host` or the caller is another machine."""
     cors_origins: tuple[str, ...] = ()
     """Web origins whose pages may call the service; none unless named."""
     access_log: str = ""

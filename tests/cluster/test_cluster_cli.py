@@ -75,6 +75,22 @@ def test_an_error_of_use_is_one_line_and_exit_code_2(arguments: list[object], wo
     assert words in error_line(call(*arguments))
 
 
+def test_api_keys_are_made_listed_and_revoked(tmp_path: Path) -> None:
+    where = f"run.folder={tmp_path}"
+    made = call("keys", "create", "laptop", where, "--scope", "judge", "--per-minute", "7")
+    secret = made.stdout.strip()
+    assert re.fullmatch(r"wsk_[A-Za-z0-9_-]{43}", secret)
+    listed = call("keys", "list", where).stdout
+    assert "judge  7/min, 32 at a time  laptop" in listed
+    assert secret not in listed
+    assert call("keys", "revoke", listed.split()[0], where).returncode == 0
+    assert "revoked" in call("keys", "list", where).stdout
+    assert "unknown scope all" in error_line(call("keys", "create", "me", where, "--scope", "all"))
+    assert "no such key" in error_line(call("keys", "revoke", "1234", where))
+    asked = call("serve", "--host", "0.0.0.0", where)
+    assert "warpsmith keys create NAME" in error_line(asked)
+
+
 def test_a_candidate_that_is_not_text_is_an_error_of_use(tmp_path: Path) -> None:
     candidate = tmp_path / "kernel.py"
     candidate.write_bytes(b"\xff\xfe\x00")

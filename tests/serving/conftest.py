@@ -116,6 +116,11 @@ class Front:
 
 
 @pytest.fixture
+def backend() -> ScriptedBackend:
+    return ScriptedBackend()
+
+
+@pytest.fixture
 def start_front(tmp_path: Path) -> Iterator[Callable[..., Front]]:
     """Starts a front with the given settings; ends it after the test."""
     import uvicorn

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from archive.store import Archive
+from serving.api import build_api
 from serving.job_types import JobState
 from serving.keys import ApiKey, ApiKeyError, KeyStore, Limiter
+from serving.settings import ServingSettings
 
 Start = Callable[..., Any]
 SOFTMAX = {"task_name": "softmax", "max_candidates": 2}
@@ -170,6 +175,22 @@ def test_a_service_for_others_never_is(start_front: Start, settings: Any) -> Non
         answer = front.call(method, path, json={} if method == "POST" else None)
         assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
     assert front.call("GET", "/healthz").status_code == 200
+
+
+def test_a_caller_from_another_machine_needs_a_key_wherever_the_service_listens(tmp_path: Path, backend: Any) -> None:
+    import httpx
+
+    archive = Archive(str(tmp_path / "archive.db"))
+    app = build_api(backend, ServingSettings(), archive, model_name="tiny")
+
+    async def status(address: str) -> int:
+        transport = httpx.ASGITransport(app=app, client=(address, 1))
+        async with httpx.AsyncClient(transport=transport, base_url="http://service") as http:
+            return (await http.get("/v1/jobs")).status_code
+
+    assert asyncio.run(status("127.0.0.1")) == 200
+    assert asyncio.run(status("192.0.2.7")) == 401
+    archive.close()
 
 
 def test_keys_open_what_their_scopes_say(start_front: Start) -> None:
