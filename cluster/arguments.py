@@ -89,9 +89,9 @@ def find_record(archive: Archive, record_id: str) -> Record:
     record = archive.get(record_id)
     if record is not None:
         return record
-    matches = [one for one in archive.records() if one.record_id.startswith(record_id)]
-    if len(matches) == 1:
-        return matches[0]
+    matches = archive.ids(record_id)
+    if len(matches) == 1 and (record := archive.get(matches[0])) is not None:
+        return record
     what = f"{len(matches)} records begin so: give more digits" if matches else "no such record"
     raise ConfigError(f"{record_id}: {what}; `warpsmith archive query` lists them")
 

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 from archive.store import Archive
+from archive.types import ArchivedTask
 from cluster.config import Config
 from cluster.interrupts import sigterm_as_interrupt
 from cluster.run import PROBE_TEXT, Run, resolve_tasks
@@ -58,6 +59,7 @@ def _run_stages(
         say(f"warning: {line}")
 
     archive = Archive(folder.archive_url)
+    archive.add_tasks(ArchivedTask.of(task) for task in tasks)
     tracker = Tracker.open(config, folder.path, state.wandb_id, state.run_id)
     outcome = 1
     try:

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -284,6 +285,39 @@ def test_archive_counts_and_lists_what_is_there(a_run: Path) -> None:
     assert [json.loads(line)["record_id"] for line in wins] == ["a" * 32]
     assert call("archive", "query", "-a", a_run, "--step", 1).stdout.startswith("b" * 32)
     assert "there are win, correct" in error_line(call("archive", "query", "-a", a_run, "--status", "won"))
+
+
+@pytest.mark.slow
+def test_archives_are_merged_exported_imported_verified_and_cleaned(a_run: Path, tmp_path: Path) -> None:
+    whole = tmp_path / "whole.db"
+    assert "2 new of 2" in call("archive", "merge", a_run, "--into", whole).stdout
+    assert "0 new of 2" in call("archive", "merge", a_run, "--into", whole).stdout
+    verified = call("archive", "verify", "-a", whole)
+    assert (verified.returncode, verified.stdout) == (0, "2 records, 0 blobs: all whole\n")
+    assert "removed 0 blobs" in call("archive", "gc", "-a", whole).stdout
+    for schema in ([], ["--published"]):
+        written = call("archive", "export", tmp_path / f"out{len(schema)}", "-a", whole, *schema)
+        assert "2 records in " in written.stdout, written.stderr
+        assert (tmp_path / f"out{len(schema)}" / "README.md").is_file()
+    back = call("archive", "import", tmp_path / "out0", "--into", tmp_path / "back.db")
+    assert "2 new records, 2 in all" in back.stdout
+    missing = call("archive", "import", tmp_path / "nosuch.parquet", "--into", whole)
+    assert "not a Parquet file that can be read" in error_line(missing)
+    similar = call("archive", "query", "-a", whole, "--similar-to", EXAMPLE / "fast.py").stdout
+    assert similar.startswith("1.000  " + "a" * 32)
+    with sqlite3.connect(whole) as connection:
+        connection.execute("UPDATE records SET speedup = 9 WHERE record_id LIKE 'a%'")
+    connection.close()
+    damaged = call("archive", "verify", "-a", whole)
+    assert damaged.returncode == 1
+    assert "its status and speedup differ from its verdict's" in damaged.stdout
+
+
+def test_an_archive_becomes_a_site(a_run: Path, tmp_path: Path) -> None:
+    made = call("site", tmp_path / "site", "-a", a_run, "--title", "Mine")
+    assert "2 kernels, 1 tasks" in made.stdout, made.stderr
+    assert "Mine" in (tmp_path / "site" / "index.html").read_text()
+    assert "no earlier site" in error_line(call("site", a_run, "-a", a_run))
 
 
 def test_looking_for_an_archive_never_makes_one(tmp_path: Path) -> None:
