@@ -1,4 +1,3 @@
-# ruff: noqa: E501
 """Draws operator graphs. The same seed gives the same graph."""
 
 from __future__ import annotations

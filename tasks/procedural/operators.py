@@ -1,4 +1,3 @@
-# ruff: noqa: E501
 """The operators: their PyTorch text in several styles, their text in C, and how large their results get.
 
 In texts ``{0}`` and ``{1}`` are arguments and ``{n}`` is the operator's constant.

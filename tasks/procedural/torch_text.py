@@ -1,4 +1,3 @@
-# ruff: noqa: E501
 """The PyTorch text of a graph: a task file, in one of many styles."""
 
 from __future__ import annotations
