@@ -23,5 +23,9 @@ class SearchSettings(BaseModel):
     """Records a bucket keeps; the newest replaces the worst."""
     islands: int = Field(4, ge=1)
     """For the island sampler: records are spread over this many islands."""
+    crossover_parents: int = Field(5, ge=2, le=10)
+    """Most kernels that a crossover prompt shows, from slow to fast."""
+    max_repairs: int = Field(3, ge=0)
+    """Repairs in a row before a failing line is given up and translated anew."""
     max_prompt_tokens: int = Field(1536, ge=64)
     """A prompt is cut to fewer exemplars until it fits."""
