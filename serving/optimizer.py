@@ -88,7 +88,7 @@ class OptimizeResult:
     """Of this search's own records, by status; "unparsed" for completions without a candidate."""
     seconds: float
     stopped_by: str
-    """"candidates", "budget" or "caller"; of an evolution also "models" (none answers) or "exhausted" (no idea left)."""
+    """"candidates", "budget" or "caller"; of evolution also "models" (none answers) or "exhausted" (nothing left)."""
 
 
 @dataclass(kw_only=True)
