@@ -31,6 +31,17 @@ def config_of(arguments: Sequence[str]) -> Config:
     return load_config(*split_config(arguments))
 
 
+def with_preset(config: Config, preset: str | None) -> Config:
+    """The configuration with its evolution section replaced by a preset. Raises ConfigError for an unknown one."""
+    from search.settings import PRESETS
+
+    if preset is None:
+        return config
+    if preset not in PRESETS:
+        raise ConfigError(f"--preset {preset}: there are {', '.join(PRESETS)}")
+    return config.model_copy(update={"evolution": PRESETS[preset]})
+
+
 def read_source(path: Path) -> str:
     """A candidate file's text. Raises ConfigError when it is missing or not UTF-8."""
     try:
