@@ -9,7 +9,7 @@ is lost when a search is interrupted.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -50,6 +50,22 @@ def reward_of(record: Record, best_before: float) -> float:
         return 0.0
     gain = math.log2(record.score / (best_before or 1.0))
     return CORRECT_REWARD + (1 - CORRECT_REWARD) * min(max(gain, 0.0), 1.0)
+
+
+def pulls_of(records: Sequence[Record], costs: Mapping[str, float]) -> list[Pull]:
+    """What each answer of a model earned and cost.
+
+    Args:
+        records: of one task, in the order in which they were made.
+        costs: by group_id; 0 for one that is not there.
+    """
+    pulls, best = list[Pull](), 0.0
+    for record in records:
+        if record.group_id is not None and record.source != "expert":
+            arm = Arm(record.operator, record.source)
+            pulls.append(Pull(arm=arm, reward=reward_of(record, best), cost=costs.get(record.group_id, 0.0)))
+        best = max(best, record.score)
+    return pulls
 
 
 def choose_arm(arms: Sequence[Arm], pulls: Sequence[Pull], rng: np.random.Generator) -> Arm:

@@ -10,6 +10,15 @@ from judge.types import Status
 REPAIR = "repair"
 
 
+def made(record: Record) -> tuple[int, str, str]:
+    """Sort key: the order in which records were made.
+
+    Those of a training step are ordered by their ids, since verdicts of one step arrive in any order and a resumed run
+    must see the same.
+    """
+    return record.step or 0, record.created_at.isoformat() if record.step is None else "", record.record_id
+
+
 def repair_depth(record: Record, by_id: Mapping[str, Record]) -> int:
     """How many repairs in a row led to this record: 0 for one that is no repair."""
     depth, seen = 0, set[str]()
@@ -37,7 +46,7 @@ def repairable(records: Sequence[Record], most: int) -> list[Record]:
         and record.record_id not in tried
         and repair_depth(record, by_id) < most
     ]
-    return sorted(failures, key=lambda record: (record.created_at, record.record_id))
+    return sorted(failures, key=made)
 
 
 def ancestors(record: Record, by_id: Mapping[str, Record]) -> list[Record]:

@@ -55,6 +55,12 @@ def build_prompt(
     Raises:
         SearchError: even the prompt without exemplars is too long, or the task admits no C++.
     """
+    if settings.operator == "evolve":
+        from search.proposals import evolve_prompt  # it builds on this module
+
+        prompt = evolve_prompt(task, records, settings, rng, prompt_id=prompt_id, count_tokens=count_tokens)
+        if prompt is not None:
+            return prompt
     count = count_tokens or estimate_tokens
     exemplars = sample_exemplars(records, settings, rng) if settings.operator == "contrast" else []
     hardware = hardware_of(exemplars or records)

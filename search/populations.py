@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from archive.types import Record
+from search.lineage import made
 from search.samplers import distinct_correct
 
 
@@ -55,7 +56,7 @@ def archipelago(records: Sequence[Record], *, count: int, migration_interval: in
     growing = [_Growing() for _ in range(count)]
     home: dict[str, int] = {}
     founded = 0
-    ordered = sorted(records, key=lambda record: (record.created_at, record.record_id))
+    ordered = sorted(records, key=made)
     for number, record in enumerate(ordered, start=1):
         known = next((home[parent] for parent in record.parents if parent in home), None)
         if known is None:
@@ -79,4 +80,4 @@ def _migrate(growing: list[_Growing], migrants: int) -> None:
 
 def _best(island: _Growing, number: int) -> list[Record]:
     pool = island.freeze().pool
-    return sorted(pool, key=lambda record: (-record.score, record.created_at, record.record_id))[:number]
+    return sorted(pool, key=lambda record: (-record.score, made(record)))[:number]

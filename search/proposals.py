@@ -16,9 +16,10 @@ import numpy as np
 
 from archive.types import Record
 from judge.types import Status
+from search.bandit import Arm, choose_arm, pulls_of
 from search.behaviour import elites
 from search.feedback import summarise
-from search.lineage import repairable
+from search.lineage import made, repairable
 from search.novelty import similarity
 from search.operators import estimate_tokens, hardware_of
 from search.prompts import PLAIN, Brief, render, shown_code
@@ -66,6 +67,9 @@ class Draft:
 
 
 Operator = Callable[[Task, View, SearchSettings, np.random.Generator], Draft | None]
+
+WHOLE_FILE = ("contrast", "translate", "repair", "crossover", "fuse")
+"""Operators of training: their answers are whole files, and they need no kernels of other tasks."""
 
 _FUNCTIONAL = (
     "Do not write a kernel yet: give ModelNew in plain PyTorch whose forward calls one function, module_fn, on its "
@@ -120,6 +124,33 @@ def propose(
                 edits=f"{shown_code(shown[-1])}\n" if brief.answer == "edit" else "",
                 model=model,
             )
+    return None
+
+
+def evolve_prompt(
+    task: Task,
+    records: Sequence[Record],
+    settings: SearchSettings,
+    rng: np.random.Generator,
+    *,
+    prompt_id: str,
+    count_tokens: Callable[[str], int] | None = None,
+) -> Prompt | None:
+    """The prompt of a training step: the operator is drawn by what the policy's answers to it have earned so far.
+
+    None when none of WHOLE_FILE has anything to ask; as deterministic as the records and the generator.
+    """
+    ordered = sorted(records, key=made)
+    pulls = pulls_of([record for record in ordered if record.source in ("policy", "expert")], {})
+    arms = [Arm(operator, "policy") for operator in WHOLE_FILE]
+    while arms:
+        arm = choose_arm(arms, pulls, rng)
+        prompt = propose(
+            arm.operator, task, View(records=ordered), settings, rng, prompt_id=prompt_id, count_tokens=count_tokens
+        )
+        if prompt is not None:
+            return prompt
+        arms.remove(arm)
     return None
 
 

@@ -10,7 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field
 class SearchSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    operator: Literal["contrast", "vanilla"] = "contrast"
+    operator: Literal["contrast", "vanilla", "evolve"] = "contrast"
+    """"evolve" lets a bandit draw one of contrast, translate, repair, crossover and fuse for each prompt: training and
+    evolution are then one loop on one archive."""
     sampler: Literal["bucket", "island", "random", "none"] = "bucket"
     """Which exemplars a contrast prompt shows; "none" turns it into a vanilla prompt."""
     exemplars: int = Field(2, ge=0, le=8)

@@ -23,7 +23,8 @@ from actors.spending import Spending
 from actors.types import JudgeJob
 from archive.types import Record, new_id
 from judge.types import Candidate
-from search.bandit import Arm, Pull, choose_arm, reward_of
+from search.bandit import Arm, Pull, choose_arm
+from search.bandit import pulls_of as pulls_in_order
 from search.fingerprint import fingerprint
 from search.novelty import is_novel
 from search.parser import parse
@@ -56,7 +57,6 @@ SWEEP, TRANSPLANT = "sweep", "transplant"
 BARREN_ROUNDS = 3
 """Rounds in a row without one answer after which the models are given up."""
 _FOLLOW_UPS = ("edit", "repair")
-_MODELFREE = frozenset({"expert", SWEEP, TRANSPLANT})
 
 
 @dataclass(kw_only=True)
@@ -317,13 +317,7 @@ def pulls_of(records: Sequence[Record], spending: Spending) -> list[Pull]:
     costs: dict[str, float] = {}
     for call in spending.calls:
         costs[call.prompt_id] = costs.get(call.prompt_id, 0.0) + (call.usd if paid else call.seconds)
-    pulls, best = [], 0.0
-    for record in records:
-        if record.source not in _MODELFREE and record.group_id is not None:
-            arm = Arm(record.operator, record.source)
-            pulls.append(Pull(arm=arm, reward=reward_of(record, best), cost=costs.get(record.group_id, 0.0)))
-        best = max(best, record.score)
-    return pulls
+    return pulls_in_order(records, costs)
 
 
 def _sweep(evolution: _Evolution) -> None:

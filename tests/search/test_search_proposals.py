@@ -9,6 +9,7 @@ from judge.types import Status, Verdict
 from search.edits import parse_edit
 from search.feedback import MAX_MESSAGE, shorten, summarise
 from search.lineage import repair_depth, repairable
+from search.operators import build_prompt
 from search.proposals import OPERATORS, Neighbour, View, propose, similar
 from search.settings import SearchSettings
 from search.types import Prompt
@@ -192,3 +193,30 @@ def test_a_long_message_keeps_its_beginning_and_its_end() -> None:
     assert len(text) <= MAX_MESSAGE + 10
     assert text.startswith("begin")
     assert text.endswith("end")
+
+
+def test_training_prompts_are_drawn_by_what_operators_have_earned(make_record: Make) -> None:
+    """One switch, search.operator = "evolve", and build_prompt is a bandit over operators on the same archive."""
+    settings = SearchSettings(operator="evolve", max_prompt_tokens=100_000)
+    earned = {"contrast": 0.0, "translate": 0.0, "repair": 0.0, "crossover": 0.0, "fuse": 64.0}
+    records = [make_record(1.0, "e1", source="expert"), make_record(1.1, "e2", source="expert")]
+    for number in range(1, 31):
+        for operator, speed in earned.items():
+            verdict = Verdict(status=Status.WIN, speedup=speed * 4**number) if speed else WRONG
+            changes = {"operator": operator, "step": number, "group_id": f"{operator}{number}", "verdict": verdict}
+            records.append(make_record(0, f"{operator}{number}", **changes))
+
+    def ask_step(seed: int, order: list[Record]) -> Prompt:
+        rng = np.random.default_rng(seed)
+        return build_prompt(TASK, order, settings, rng, prompt_id=f"s{seed}", count_tokens=len)
+
+    drawn = [ask_step(seed, records) for seed in range(40)]
+    assert sum(prompt.operator == "fuse" for prompt in drawn) > 35
+    assert not any(prompt.edits for prompt in drawn)
+    assert ask_step(3, records[::-1]) == drawn[3]  # the order in which verdicts arrived does not matter
+
+
+def test_evolving_with_an_empty_archive_translates(make_record: Make) -> None:
+    settings = SearchSettings(operator="evolve", max_prompt_tokens=100_000)
+    prompt = build_prompt(TASK, [], settings, np.random.default_rng(0), prompt_id="p", count_tokens=len)
+    assert prompt.operator in ("translate", "fuse")
