@@ -266,23 +266,33 @@ class EndpointModel:
 
     def _read_stream(self, reply: httpx.Response, answer: _Answer) -> None:
         """Fill `answer` from server-sent events, or from one JSON body where the server does not stream."""
+        streams = "text/event-stream" in reply.headers.get("content-type", "")
+        left = ""
+        for piece in self._pieces(reply, answer):
+            *lines, left = (left + piece).split("\n") if streams else (left + piece,)
+            if len(left) > MAX_ANSWER_CHARACTERS:
+                raise _FaultError("nonsense", "a line without an end", answer=answer)
+            for line in lines:
+                data = line.removeprefix("data:").strip() if line.startswith("data:") else ""
+                if data == "[DONE]":
+                    return
+                if data:
+                    self._take_chunk(_json(data, answer), answer)
+            if len(answer.text) > MAX_ANSWER_CHARACTERS:
+                answer.finish_reason = "length"
+                return
+        if not streams:
+            self._take_chunk(_json(left, answer), answer)
+
+    def _pieces(self, reply: httpx.Response, answer: _Answer) -> Iterator[str]:
+        """The body as it arrives, while there is time and the caller waits."""
         end = time.monotonic() + self.settings.call_seconds
-        if "text/event-stream" not in reply.headers.get("content-type", ""):
-            self._take_chunk(_json(reply.read().decode("utf-8", "replace"), answer), answer)
-            return
-        for line in reply.iter_lines():
+        for piece in reply.iter_text():
             if time.monotonic() > end:
                 raise _FaultError("timeout", f"longer than {self.settings.call_seconds:g} s", answer=answer)
             if self._stop.is_set():
                 raise _FaultError("stopped", answer=answer)
-            data = line.removeprefix("data:").strip() if line.startswith("data:") else ""
-            if data == "[DONE]":
-                return
-            if data:
-                self._take_chunk(_json(data, answer), answer)
-            if len(answer.text) > MAX_ANSWER_CHARACTERS:
-                answer.finish_reason = "length"
-                return
+            yield piece
 
     def _take_chunk(self, chunk: Any, answer: _Answer) -> None:
         """One event, or a whole completion. Raises _FaultError for what is neither."""

@@ -31,15 +31,18 @@ def config_of(arguments: Sequence[str]) -> Config:
     return load_config(*split_config(arguments))
 
 
-def with_preset(config: Config, preset: str | None) -> Config:
-    """The configuration with its evolution section replaced by a preset. Raises ConfigError for an unknown one."""
+def preset_overrides(preset: str | None) -> list[str]:
+    """A preset of `warpsmith optimize` as overrides, which later ones override. ConfigError for an unknown one."""
+    import json
+
     from search.settings import PRESETS
 
     if preset is None:
-        return config
+        return []
     if preset not in PRESETS:
         raise ConfigError(f"--preset {preset}: there are {', '.join(PRESETS)}")
-    return config.model_copy(update={"evolution": PRESETS[preset]})
+    values = PRESETS[preset].model_dump(mode="json")
+    return [f"evolution.{key}={json.dumps(value)}" for key, value in values.items()]
 
 
 def read_source(path: Path) -> str:

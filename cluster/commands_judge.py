@@ -91,7 +91,7 @@ def optimize(
 
     Exit code 0: one was verified faster; 1: none was; 2: an error. Ctrl-C keeps everything; --resume goes on.
     """
-    from cluster.arguments import with_preset
+    from cluster.arguments import preset_overrides
     from cluster.config import load_config
     from cluster.optimize import Order, optimize_command, targets
 
@@ -107,7 +107,7 @@ def optimize(
         out=out,
         archive_url=archive,
     )
-    chosen = with_preset(load_config(config, overrides or []), preset)
+    chosen = load_config(config, [*preset_overrides(preset), *(overrides or [])])
     raise typer.Exit(optimize_command(targets(target), chosen, order))
 
 

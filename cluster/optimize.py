@@ -188,7 +188,7 @@ def _open_models(config: Config, order: Order, spending: Spending, say: Say) -> 
             settings = EndpointSettings(name=name, base_url=order.base_url, call_seconds=config.timeouts.rollout)
             endpoint = EndpointModel(
                 settings,
-                api_key=os.environ.get(order.api_key_env, ""),
+                api_key=os.environ.get(order.api_key_env, "").strip(),
                 price=_price(name, order.prices),
                 spending=spending,
             )

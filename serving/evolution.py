@@ -184,6 +184,7 @@ def _round(evolution: _Evolution) -> str:
 
 def _ask(evolution: _Evolution, prompts: Sequence[Prompt]) -> list[str]:
     """Ask, keep, judge; returns the prompt_ids that were answered."""
+    prompts = prompts[: evolution.room]  # each is paid for and gives at least one answer
     by_id = {prompt.prompt_id: prompt for prompt in prompts}
     completions: list[Completion] = []
     for completion in evolution.models.stream(prompts):

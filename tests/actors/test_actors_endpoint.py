@@ -125,6 +125,26 @@ def unstreamed(handler: Handler, body: dict[str, Any]) -> None:
     handler.answer(200, {**message, "usage": {"prompt_tokens": 7, "completion_tokens": 3}})
 
 
+def endless(handler: Handler, body: dict[str, Any]) -> None:
+    handler.send_response(200)
+    handler.send_header("content-type", "text/event-stream")
+    handler.end_headers()
+    for _ in range(100):
+        handler.wfile.write(b"data: " + b"x" * 100_000)
+    handler.close_connection = True
+
+
+def dripping(handler: Handler, body: dict[str, Any]) -> None:
+    handler.send_response(200)
+    handler.send_header("content-type", "text/event-stream")
+    handler.end_headers()
+    for _ in range(40):
+        handler.wfile.write(b": keep waiting\n\n")
+        handler.wfile.flush()
+        time.sleep(0.05)
+    handler.close_connection = True
+
+
 @pytest.fixture
 def serve() -> Iterator[Callable[..., Server]]:
     running: list[ThreadingHTTPServer] = []
@@ -156,7 +176,7 @@ def prompts(count: int = 1) -> list[Prompt]:
 def model(
     server: Server, *, price: Price | None = None, spending: Spending | None = None, **changes: Any
 ) -> EndpointModel:
-    quick = {"backoff": 0.01, "silence_seconds": 0.3, "connect_seconds": 0.3, "max_tokens": 50}
+    quick = {"backoff": 0.01, "silence_seconds": 0.3, "connect_seconds": 0.3, "call_seconds": 0.6, "max_tokens": 50}
     settings = EndpointSettings.model_validate({"name": "m", "base_url": server.url, **quick, **changes})
     return EndpointModel(settings, api_key="secret", price=price, spending=spending)
 
@@ -190,10 +210,12 @@ def test_a_server_that_does_not_stream_is_understood(serve: Callable[..., Server
         (nonsense, "nonsense"),
         (wrong_shape, "nonsense"),
         (silent, "timeout"),
+        (dripping, "timeout"),
+        (endless, "nonsense"),
         (lambda handler, body: handler.events({"error": {"message": "overloaded"}}), "error"),
         (lambda handler, body: handler.connection.shutdown(2), "connection"),
     ],
-    ids=["429", "500", "503", "cut", "html", "shape", "silent", "error", "closed"],
+    ids=["429", "500", "503", "cut", "html", "shape", "silent", "dripping", "endless", "error", "closed"],
 )
 def test_what_may_pass_is_tried_again(serve: Callable[..., Server], fault: Behaviour, outcome: str) -> None:
     one = model(serve(fault, fault, good))

@@ -21,13 +21,16 @@ import pytest
 from actors.spending import Call, Price, Spending
 from archive.store import Archive
 from archive.types import Record
+from cluster.arguments import preset_overrides
 from cluster.cli import run
+from cluster.config import load_config
 from cluster.errors import ConfigError
 from cluster.optimize import Order, _check, _place, _price, targets
 from cluster.optimize_report import progress_chart, render_search
 from cluster.optimize_view import View
 from judge.types import Status, Verdict
 from search.operators import expert_completion
+from search.settings import PRESETS
 from serving.optimizer import OptimizeResult
 from tasks.errors import TaskError
 from tasks.experts import expert_kernels
@@ -134,6 +137,13 @@ def test_resume_takes_the_newest_search_of_the_same_task(tmp_path: Path) -> None
 def test_an_unknown_preset_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["optimize", "softmax", "--preset", "magic"]) == 2
     assert "ai-cuda-engineer" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_preset_is_the_configuration_and_can_be_overridden(preset: str) -> None:
+    overrides = preset_overrides(preset)
+    assert load_config(None, overrides).evolution == PRESETS[preset]
+    assert load_config(None, [*overrides, "evolution.islands=7"]).evolution.islands == 7
 
 
 def test_the_view_says_best_verdicts_cost_and_time_left() -> None:

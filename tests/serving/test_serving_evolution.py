@@ -246,6 +246,12 @@ def test_a_spent_budget_ends_the_asking(archive: Archive, task: Task) -> None:
     assert policy.prompts == []
 
 
+def test_no_more_is_asked_than_may_be_judged(archive: Archive, task: Task) -> None:
+    policy = Policy([1.2, 1.3, 1.4])
+    result = run(archive, task, policy, PLAN.model_copy(update={"proposals": 4, "edits": 3}), candidates=3)
+    assert len(policy.prompts) == result.asked == 3
+
+
 def test_pulls_have_the_reward_of_their_time_and_the_cost_of_their_call(archive: Archive, task: Task) -> None:
     run(archive, task, Policy([1.2, 0.0, 2.4]), PLAN.model_copy(update={"edits": 0}), candidates=3)
     spending = Spending()
