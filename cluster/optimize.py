@@ -119,8 +119,8 @@ def optimize_command(tasks: Sequence[Task], config: Config, order: Order) -> int
             result = _search(
                 task, place, config, replace(order, budget_seconds=left), archive, models, evaluators, view
             )
-            won += _report(result, _out(order, task, len(tasks)), url) == 0
-            print(f"report: {place / 'report.html'}")
+            won += _report(result, _out(order, task, len(tasks)), url, view.say) == 0
+            view.say(f"report: {place / 'report.html'}")
     return 0 if won else 1
 
 
@@ -279,7 +279,7 @@ def _out(order: Order, task: Task, count: int) -> Path:
     return order.out / name if count > 1 or order.out.is_dir() else order.out
 
 
-def _report(result: OptimizeResult, path: Path, url: str) -> int:
+def _report(result: OptimizeResult, path: Path, url: str, say: Say = print) -> int:
     """Say what came of it, and write the kernel."""
     counts = ", ".join(f"{count} {status}" for status, count in sorted(result.statuses.items())) or "nothing new"
     stopped = {
@@ -289,19 +289,19 @@ def _report(result: OptimizeResult, path: Path, url: str) -> int:
         "models": "no model answers",
         "exhausted": "nothing left to try",
     }[result.stopped_by]
-    print(f"{stopped} after {result.seconds:.0f} s: {result.asked} candidates asked for, {counts}")
+    say(f"{stopped} after {result.seconds:.0f} s: {result.asked} candidates asked for, {counts}")
     if result.best is None:
-        print(f"no candidate was verified faster; {_best_correct(result.best_correct)}")
+        say(f"no candidate was verified faster; {_best_correct(result.best_correct)}")
         return 1
     from archive.standalone import export_candidate
 
     verdict = result.best.verdict
     write_text(path, export_candidate(result.best, result.task))
-    print(
+    say(
         f"best: {verdict.speedup:.2f}x, 99% interval [{verdict.speedup_low:.2f}, {verdict.speedup_high:.2f}] against "
         f"{verdict.best_baseline}, confirmed on new process pairs; written by {result.best.source}"
     )
-    print(f"kernel: {path} (record {result.best.record_id} of {url.removeprefix('sqlite:///')})")
+    say(f"kernel: {path} (record {result.best.record_id} of {url.removeprefix('sqlite:///')})")
     return 0
 
 

@@ -1,8 +1,8 @@
 """The operator without a model: the numbers in a correct kernel, tuned by Optuna.
 
 A *knob* is a named number of the kernel, or an OpenMP clause, with a handful of values around it: `#define BLOCK 64`,
-`constexpr int TILE = 8;`, `BLOCK = 64` at the top of the Python file, `schedule(static)`, `num_threads(4)`. A kernel
-without any is given one: the clauses of its `#pragma omp parallel for`.
+`constexpr int TILE = 8;`, `BLOCK = 64` at the top of the Python file, `schedule(static)`, `simdlen(8)`. A loop
+without the clause may be given it.
 
 Nothing is kept between calls: a study is told what the archive knows of the kernel under other values (matched by the
 text that is left when the knobs are taken out), so a sweep that is interrupted goes on where it stopped.
@@ -41,8 +41,11 @@ _NUMBER = re.compile(
     re.MULTILINE,
 )
 _FOR = re.compile(
-    r"(?P<head>#pragma omp parallel for)(?P<value>(?: schedule\(\w+(?:, ?\d+)?\))?)(?=[^\n]*$)", re.MULTILINE
+    r"#pragma omp parallel for(?: simd)?(?P<value>(?: schedule\(\w+(?:, ?\d+)?\))?)(?=(?:(?!schedule)[^\n])*$)",
+    re.MULTILINE,
 )
+_SIMD = re.compile(r"#pragma omp simd(?P<value>(?: simdlen\(\d+\))?)(?=(?:(?!simdlen)[^\n])*$)", re.MULTILINE)
+_LENGTHS = ("", " simdlen(4)", " simdlen(8)", " simdlen(16)")
 _SCHEDULES = ("", " schedule(static)", " schedule(static, 1)", " schedule(dynamic, 16)", " schedule(guided)")
 _NOT_TUNED = frozenset({"ROWS", "COLS", "BATCH", "SEED", "LEVEL"})
 
@@ -73,8 +76,9 @@ def find_knobs(code: str) -> tuple[Knob, ...]:
     ]
     numbers = [(start, name, value, _around(int(value))) for start, name, value in found if name not in _NOT_TUNED]
     clauses = [
-        (match.start("value"), "schedule", match["value"], tuple(dict.fromkeys((match["value"], *_SCHEDULES))))
-        for match in _FOR.finditer(code)
+        (match.start("value"), name, match["value"], tuple(dict.fromkeys((match["value"], *choices))))
+        for name, pattern, choices in (("schedule", _FOR, _SCHEDULES), ("simd", _SIMD, _LENGTHS))
+        for match in pattern.finditer(code)
     ]
     knobs: list[Knob] = []
     seen: dict[str, int] = {}

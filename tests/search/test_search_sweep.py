@@ -1,10 +1,15 @@
+import re
+import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from archive.types import Record
 from judge.types import Status, Verdict
 from search.sweep import find_knobs, next_values, set_knobs, sweep, template_of
+from tasks.experts import expert_kernels
+from tasks.loader import suite_tasks
 
 CODE = """\
 TILE = 16
@@ -96,3 +101,42 @@ def test_failures_are_told_to_the_study_and_failures_of_the_judge_are_not(make_r
     ]
     values = {one["BLOCK"] for seed in range(8) for one in next_values(base, [base, *failed], count=3, seed=seed)}
     assert values == {"32", "128", "256"}
+
+
+@pytest.mark.parametrize(
+    ("line", "changed"),
+    [
+        ("#pragma omp parallel for", "#pragma omp parallel for schedule(guided)"),
+        ("#pragma omp parallel for simd", "#pragma omp parallel for simd schedule(guided)"),
+        ("#pragma omp parallel for reduction(+:s)", "#pragma omp parallel for schedule(guided) reduction(+:s)"),
+        (
+            "#pragma omp parallel for schedule(static, 4) if(n > 9)",
+            "#pragma omp parallel for schedule(guided) if(n > 9)",
+        ),
+        ("#pragma omp parallel for collapse(2) schedule(static)", None),
+        ("#pragma omp simd reduction(+:s)", "#pragma omp simd simdlen(8) reduction(+:s)"),
+        ("#pragma omp simd aligned(x) simdlen(4)", None),
+    ],
+)
+def test_a_clause_is_put_where_the_compiler_takes_it(line: str, changed: str | None) -> None:
+    code = f"{line}\nfor (;;) {{}}\n"
+    knobs = find_knobs(code)
+    assert len(knobs) == (changed is not None)
+    if changed:
+        value = " simdlen(8)" if "simdlen" in changed else " schedule(guided)"
+        assert set_knobs(code, {knobs[0].name: value}) == f"{changed}\nfor (;;) {{}}\n"
+
+
+@pytest.mark.slow
+def test_every_setting_of_the_suites_kernels_compiles(tmp_path: Path) -> None:
+    """One setting a kernel, all knobs at their last choice: g++ says whether the text is still C++."""
+    for task in suite_tasks():
+        for kernel in expert_kernels(task.name):
+            knobs = find_knobs(kernel.code)
+            code = set_knobs(kernel.code, {knob.name: knob.choices[-1] for knob in knobs})
+            source = re.search(r'r"""(.*?)"""', code, re.DOTALL)
+            assert source is not None
+            (tmp_path / "k.cpp").write_text(source[1])
+            flags = ["-O1", "-std=c++17", "-fopenmp", "-march=native", "-fsyntax-only"]
+            done = subprocess.run(["g++", *flags, str(tmp_path / "k.cpp")], capture_output=True, text=True, timeout=60)
+            assert done.returncode == 0, f"{task.name} {kernel.quality} {knobs}: {done.stderr[:500]}"
