@@ -17,7 +17,7 @@ from actors.settings import EvaluatorSettings, RolloutSettings, Timeouts
 from cluster.errors import ConfigError
 from judge.settings import JudgeSettings
 from learner.settings import LearnerSettings
-from search.settings import SearchSettings
+from search.settings import EvolutionSettings, SearchSettings
 from serving.settings import ServingSettings
 
 DEFAULT_PRESET = "cpu.toml"
@@ -76,6 +76,7 @@ class Config(BaseModel):
     tasks: TaskSettings = TaskSettings()
     judge: JudgeSettings = JudgeSettings()
     search: SearchSettings = SearchSettings()
+    evolution: EvolutionSettings = EvolutionSettings()
     rollout: RolloutSettings = RolloutSettings()
     evaluators: EvaluatorSettings = EvaluatorSettings()
     learner: LearnerSettings = LearnerSettings()
