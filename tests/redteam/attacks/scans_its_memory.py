@@ -1,4 +1,4 @@
-# expect: incorrect
+# expect: incorrect|runtime_error
 # Way of cheating number 27: looks for the answer in everything that is mapped around its inputs
 import torch
 
