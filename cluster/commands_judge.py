@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -155,38 +155,26 @@ def tasks_show(task: TaskArgument) -> None:
 @tasks_app.command("check")
 def tasks_check(
     tasks: Annotated[list[str] | None, typer.Argument(metavar="[TASK]...", help="The whole suite if left out.")] = None,
+    suite: Annotated[bool, typer.Option("--suite", help="The whole suite, beside the tasks named.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print exactly one JSON object on stdout.")] = False,
     config: ConfigOption = None,
     overrides: SetOption = None,
 ) -> None:
-    """Judge each task's expert kernels, or its own reference as a candidate where there are none.
+    """Is a task fit to be judged: its reference passes, doing nothing does not, its expert kernels are right?
 
-    Exit code 1 when one of them is not correct: the task, its tolerance or the kernel is wrong.
+    Exit code 0: all are; 1: a task or a kernel has a fault, named with the reason; 2: an error of use, or of the judge.
     """
     from cluster.config import load_config
-    from cluster.judging import describe
-    from judge.api import Judge
-    from judge.types import Candidate
+    from cluster.task_checks import check_tasks
     from tasks.loader import load_task, suite_tasks
 
     settings = load_config(config, overrides or []).judge
-    wrong = 0
-    with Judge(settings) as judge_:
-        for task in [load_task(name) for name in tasks] if tasks else suite_tasks():
-            for name, code in _known_right(task):
-                verdict = judge_.judge(task, Candidate(code=code))
-                wrong += not verdict.is_correct
-                typer.echo(f"{task.name} {name}: {describe(verdict)}")
-    raise typer.Exit(1 if wrong else 0)
-
-
-def _known_right(task: Any) -> list[tuple[str, str]]:
-    """(name, code) of candidates that must be judged correct."""
-    from tasks.experts import expert_kernels
-    from tasks.loader import suite_tasks
-
-    if task.task_id in {known.task_id for known in suite_tasks()}:
-        return [(kernel.quality, kernel.code) for kernel in expert_kernels(task.name)]
-    return [("reference", f"{task.source}\n\nModelNew = Model\n")]
+    chosen = [load_task(name) for name in tasks or []]
+    if suite or not tasks:
+        chosen += [task for task in suite_tasks() if task.task_id not in {one.task_id for one in chosen}]
+    with stdout_for_result() as out:
+        code = check_tasks(chosen, settings, out, as_json=as_json)
+    raise typer.Exit(code)
 
 
 def _judge_once(task: str, code: str, config: str | None, overrides: list[str] | None) -> Verdict:
