@@ -18,7 +18,7 @@ from cluster.judging import COPY, Asked, judge_step, status_name
 from cluster.run import Run, exemplar_pool, metrics_of_group, prompts_of_step
 from judge.types import Status
 from learner.advantages import group_advantages
-from learner.rewards import raw_reward
+from learner.rewards import overlong_penalty, raw_reward
 from learner.types import Sample
 from search.operators import build_prompt, expert_completion
 from search.parser import parse
@@ -197,6 +197,10 @@ def samples_of_step(
         if record.verdict.status is Status.JUDGE_ERROR or not a.completion.token_ids:
             continue
         reward = raw_reward(status_name(record), record.score, settings.partial_credit)
+        if settings.overlong == "penalise":
+            reward += settings.overlong_penalty * overlong_penalty(
+                len(a.completion.token_ids), run.config.rollout.max_tokens, settings.overlong_buffer
+            )
         groups.setdefault(a.prompt.prompt_id, []).append((a, reward))
     samples: list[Sample] = []
     for prompt_id, members in groups.items():
@@ -211,9 +215,12 @@ def samples_of_step(
                 advantage=float(advantage),
                 policy_version=a.completion.policy_version,
                 group_id=prompt_id,
+                truncated=a.completion.finish_reason == "length",
             )
             for (a, _), advantage in zip(members, advantages, strict=True)
         ]
+    if settings.overlong == "mask":
+        samples = [sample for sample in samples if not sample.truncated]
     return samples, {prompt_id: [reward for _, reward in members] for prompt_id, members in groups.items()}
 
 
