@@ -58,6 +58,10 @@ class FileMonitor:
         except OSError as error:
             raise ConfigError(f"{self._path}: cannot be written: {error.strerror}") from None
 
+    def has(self, stage: Any, step: Any) -> bool:
+        """Whether a line of this stage and step is there."""
+        return any((one.get("stage"), one.get("step")) == (stage, step) for one in read_metrics(self._path)[0])
+
     def close(self, *, exit_code: int) -> None:
         self._file.close()
 
@@ -78,7 +82,7 @@ class WandbMonitor:
     def __init__(self, run: Any, warn: Warn) -> None:
         self._run = run
         self._warn = warn
-        for stage in ("sft", "contrastive"):
+        for stage in ("sft", "self_supervised", "contrastive"):
             run.define_metric(f"{stage}/*", step_metric=f"{stage}/step")
 
     def log(self, line: Mapping[str, Any]) -> None:
@@ -105,6 +109,10 @@ class Tracker:
 
     def __init__(self, *monitors: Monitor) -> None:
         self._monitors = monitors
+
+    def has(self, stage: Any, step: Any) -> bool:
+        """Whether metrics.jsonl holds the line of this update."""
+        return any(monitor.has(stage, step) for monitor in self._monitors if isinstance(monitor, FileMonitor))
 
     @classmethod
     def open(cls, config: Config, folder: Path, wandb_id: str, run_id: str, warn: Warn | None = None) -> Tracker:

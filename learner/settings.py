@@ -68,4 +68,6 @@ class LearnerSettings(BaseModel):
     threads: int = Field(default=0, ge=0)
     """Threads of one learner process on a CPU; 0 takes every core it may run on. Resuming bit for bit needs as many."""
     keep_versions: int = Field(default=2, ge=1)
-    """Published weights and checkpoints kept on disk."""
+    """Published weights and checkpoints kept on disk. With 1 a damaged one leaves none to go back to."""
+    keep_every: int = Field(default=0, ge=0)
+    """Checkpoints whose version is a multiple of it are kept for good; 0 keeps none."""
