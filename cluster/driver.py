@@ -50,13 +50,20 @@ class Mode:
 
 
 def train(
-    config: Config, *, fresh: bool = False, say: Say = print, mode: Mode | None = None, opener: Opener | None = None
+    config: Config,
+    *,
+    fresh: bool = False,
+    say: Say = print,
+    mode: Mode | None = None,
+    opener: Opener | None = None,
+    run_id: str = "",
 ) -> int:
     """Run all stages of a configuration; returns the exit code.
 
     Args:
         mode: the whole loop if left out. Any other works in a folder of its own, <name>-<kind>.
         opener: starts the engines, the judges and the learner; Ray actors if left out.
+        run_id: of a new run; a random one if left out.
 
     Raises WarpsmithError (one line) for what the user can mend; KeyboardInterrupt after SIGINT or SIGTERM, with
     everything measured already on disk.
@@ -78,7 +85,7 @@ def train(
             config,
             fresh=fresh,
             source=_source(mode, recording),
-            run_id=recording.run_id if recording and mode.kind == "replay" else "",
+            run_id=recording.run_id if recording and mode.kind == "replay" else run_id,
         )
         say(message)
         try:
