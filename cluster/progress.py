@@ -50,7 +50,8 @@ def restore(run: Run) -> None:
             f"{run.folder.path}: the archive holds {held} records, the run's manifest knows of "
             f"{run.state.archive_position}: restore archive.db, or start anew with --fresh"
         )
-    run.folder.trim_metrics(run.state)
+    state = run.state
+    run.tracker.undo({"sft": state.sft_updates, "self_supervised": state.rounds, "contrastive": state.step})
     line = run.state.line
     if line and not run.tracker.has(line.get("stage"), line.get("step")):
         run.tracker.log(line)  # the kill came between the manifest and this line

@@ -97,25 +97,8 @@ class RunFolder:
                 found.append(older)
         return sorted(found, key=lambda one: one.policy_version, reverse=True)
 
-    def trim_metrics(self, state: RunState) -> None:
-        """Take lines of updates that this manifest does not know out of metrics.jsonl: they will be done again."""
-        done = {"sft": state.sft_updates, "self_supervised": state.rounds, "contrastive": state.step}
-        path = self.path / "metrics.jsonl"
-        lines = path.read_text(errors="replace").splitlines(keepends=True) if path.exists() else []
-        kept = [line for line in lines if _is_done(line, done)]
-        if len(kept) < len(lines):
-            _write_atomically(path, "".join(kept))
-
     def close(self) -> None:
         self.lock.close()
-
-
-def _is_done(text: str, done: dict[str, int]) -> bool:
-    try:
-        line = json.loads(text)
-        return bool(line["step"] <= done.get(line["stage"], line["step"]))
-    except (ValueError, KeyError, TypeError):
-        return True  # not ours to judge: read_metrics counts it
 
 
 def open_run(

@@ -238,8 +238,11 @@ def test_killed_at_random_moments_a_run_ends_with_the_same_batches_and_weights(r
     seed = int(os.environ.get("WARPSMITH_TEST_SEED", str(random.SystemRandom().randrange(10**6))))
     print(f"WARPSMITH_TEST_SEED={seed}")
     rng = random.Random(seed)
-    folder, killed_at = tmp_path / "cpu-replay", []
-    for attempt in range(kills + 1):
+    folder, killed_at, left = tmp_path / "cpu-replay", [], []
+    total = len(batches(recorded))
+    # After so many updates each; the time until the next one is done is where the kill falls.
+    moments = sorted(rng.choices(range(total), k=kills))
+    for attempt, updates in enumerate([*moments, None]):
         log = tmp_path / f"out{attempt}.txt"
         with log.open("wb") as out:
             process = subprocess.Popen(
@@ -249,27 +252,39 @@ def test_killed_at_random_moments_a_run_ends_with_the_same_batches_and_weights(r
                 cwd=Path(__file__).parents[2],
             )
         try:
-            if attempt == kills:
+            if updates is None:
                 assert process.wait(timeout=300) == 0, log.read_text()[-2000:]
                 break
-            # A few hundredths to a second after the learner is there: in an update, a save, or between the two.
             _wait(lambda log=log: b"ready after" in log.read_bytes(), process)
-            time.sleep(rng.uniform(0.02, 1.0))
+            _wait(lambda updates=updates: _done(folder) >= updates, process)
+            time.sleep(rng.uniform(0.0, 0.8))
             process.send_signal(signal.SIGKILL)
             process.wait()
-            killed_at.append(json.loads((folder / "state.json").read_text())["policy_version"])
+            killed_at.append(_done(folder))
+            left += [path.name for path in (folder / "checkpoints").glob("*.tmp")]
         finally:
             process.kill()
-    print(f"killed at versions {killed_at}")
-    assert batches(folder) == batches(recorded), f"seed {seed}, killed at {killed_at}"
-    assert losses(folder) == losses(recorded)
-    assert weights(folder) == weights(recorded)
+    story = f"seed {seed}, killed after updates {killed_at}, of which half a checkpoint was left {len(left)} times"
+    print(story)
+    # Otherwise nothing but starting anew was tried.
+    assert len(set(killed_at)) > 1, story
+    assert max(killed_at) > 0, story
+    assert batches(folder) == batches(recorded), story
+    assert losses(folder) == losses(recorded), story
+    assert weights(folder) == weights(recorded), story
+
+
+def _done(folder: Path) -> int:
+    """Updates that the manifest counts."""
+    state = json.loads((folder / "state.json").read_text())
+    return int(state["sft_updates"] + state["rounds"] + state["step"])
 
 
 def _wait(condition: Callable[[], bool], process: subprocess.Popen[bytes], seconds: float = 200) -> None:
     end = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < end and process.poll() is None
+        assert time.monotonic() < end
+        assert process.poll() is None
         time.sleep(0.01)
 
 
