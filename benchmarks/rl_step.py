@@ -10,7 +10,8 @@ update. warpsmith samples with vLLM and puts new weights into it after each upda
 generate, as it does on a CPU, and needs no sync. The first step of each side is left out.
 
 Tokens of learning count each answer with its prompt on both sides, although warpsmith computes a group's prompt once:
-what is compared is how fast the same work gets done. Memory is the peak of resident memory, summed over a side's
+what is compared is how fast the same work gets done. With the tiny model nearly all of it is the vocabulary's (49,152
+words beside 64 hidden values), so its ratio says little about real models. Memory is the peak of resident memory, summed over a side's
 processes that hold a model.
 """
 
@@ -19,6 +20,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -126,8 +128,6 @@ def warpsmith_side(arguments: argparse.Namespace, work: Path) -> dict[str, Any]:
 
 
 def trl_side(arguments: argparse.Namespace, work: Path) -> dict[str, Any]:
-    import os
-
     import torch
     from datasets import Dataset
     from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
@@ -218,6 +218,8 @@ def _peak_mb(pid: int) -> float:
 
 def _measure(side: str, given: list[str]) -> dict[str, Any] | None:
     """The side's numbers from a process of its own; None, and why, when it cannot run."""
+    # Other work on the machine slows one side and not the other: the ratios hold for a quiet one only.
+    print(f"{side}: load of the machine before it starts {os.getloadavg()[0]:.1f}", file=sys.stderr)
     command = [sys.executable, __file__, *given, "--side", side]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:

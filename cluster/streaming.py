@@ -102,6 +102,10 @@ class _Ahead:
                     version=version, learner_logprobs=(), engine_logprobs=(), difference=float("nan")
                 )
         self._weights[done] = sync(self._run, into_engines=False)
+        # The weights before the first step too: a run that is killed early begins again with them.
+        known = {**self._run.state.published, done: self._weights[done].version}
+        self._run.state = self._run.state.model_copy(update={"published": known})
+        self._run.folder.write_state(self._run.state)
         missing = [at for at in range(max(0, done - self._lag), done) if at not in self._weights]
         if missing:
             raise ConfigError(

@@ -362,8 +362,10 @@ def test_a_stream_without_staleness_is_the_run_that_takes_turns(
     assert weights(tmp_path / "cpu") == weights(recorded)
 
 
-@pytest.mark.parametrize("lag", [1, 2])
-def test_a_streams_rollouts_are_behind_by_exactly_the_lag_also_after_an_interruption(tmp_path: Path, lag: int) -> None:
+@pytest.mark.parametrize(("lag", "stop_at"), [(1, "s0005"), (2, "s0003"), (2, "s0006")])
+def test_a_streams_rollouts_are_behind_by_exactly_the_lag_also_after_an_interruption(
+    tmp_path: Path, lag: int, stop_at: str
+) -> None:
     options = (f"run.max_staleness={lag}", "learner.keep_versions=4")
     whole: list[ScriptedEngine] = []
     train(config_in(tmp_path / "a", *options), opener=scripted(whole))
@@ -378,7 +380,7 @@ def test_a_streams_rollouts_are_behind_by_exactly_the_lag_also_after_an_interrup
 
     run_id = read_recording(folder).run_id
     with pytest.raises(KeyboardInterrupt):
-        train(config_in(tmp_path / "b", *options), opener=scripted([], stop_at="s0005"), run_id=run_id)
+        train(config_in(tmp_path / "b", *options), opener=scripted([], stop_at=stop_at), run_id=run_id)
     train(config_in(tmp_path / "b", *options), opener=scripted([]))
     assert batches(tmp_path / "b" / "cpu") == batches(folder)
     assert weights(tmp_path / "b" / "cpu") == weights(folder)
