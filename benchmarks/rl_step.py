@@ -11,8 +11,8 @@ generate, as it does on a CPU, and needs no sync. The first step of each side is
 
 Tokens of learning count each answer with its prompt on both sides, although warpsmith computes a group's prompt once:
 what is compared is how fast the same work gets done. With the tiny model nearly all of it is the vocabulary's (49,152
-words beside 64 hidden values), so its ratio says little about real models. Memory is the peak of resident memory, summed over a side's
-processes that hold a model.
+words beside 64 hidden values), so its ratio says little about real models. Memory is the peak of
+resident memory, summed over a side's processes that hold a model.
 """
 
 from __future__ import annotations
