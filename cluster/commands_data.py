@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -74,10 +74,22 @@ def rollout_show(
     run: Annotated[str, typer.Argument(help="A run's folder or name.")],
     step: Annotated[int, typer.Argument(help="The training step, from 1.")],
     full: Annotated[bool, typer.Option("--full", help="Whole answers, not their beginnings.")] = False,
+    stage: Annotated[
+        Literal["contrastive", "self_supervised"], typer.Option(help="Whose steps or rounds are counted.")
+    ] = "contrastive",
 ) -> None:
-    """The groups of a step: each prompt's id and exemplars, each answer and its verdict."""
+    """The groups of a step: the prompt, and its answers side by side with verdicts, rewards and advantages."""
     from cluster.listings import visible
+    from cluster.recording import ROLLOUTS, read_recording
+    from cluster.rollout_view import show_groups
 
+    if (run_folder(run) / ROLLOUTS).is_file():
+        groups_of_step = read_recording(run_folder(run)).step_groups(stage, step)
+        if not groups_of_step:
+            raise ConfigError(f"{run}: nothing recorded for {stage} step {step}")
+        for line in show_groups(groups_of_step, full=full):
+            typer.echo(line)
+        return
     with open_archive(run) as archive:
         records = archive.records(step=step)
     if not records:

@@ -13,6 +13,30 @@ CLAIM_WORDS = "published claim"
 _PLAIN_MARKS = frozenset({"copy", "unparsed"})  # bookkeeping, no suspicion
 
 MARKS = {
+    "overrides how tensors work": "A tensor that computes when it is compared is not timed.",
+    "uses a stream of its own": "Honest when it is joined before the call returns, unseen by events when it is not.",
+    "replays a graph": "Honest when it copies its inputs in; a graph of old pointers gives old answers.",
+    "reads or sets torch's random numbers": "Inputs from a public seed can be drawn again instead of being read.",
+    "looks at a tensor's identity": "The key of a cache of answers: the same tensor, not changed since.",
+    "kernel keeps a table by address": "Answers found by the address of the input.",
+    "kernel counts its calls": "Right until the checks are over, or all work in the first of many calls.",
+    "sleeps": "A slow warm-up makes adaptive timers take fewer samples; a thread waits for the clock to stop.",
+    "kernel leaves threads behind": "Work after the call has returned.",
+    "kernel changes code or memory rights": "Patches the timer's calls or code, or writes to read-only inputs.",
+    "kernel defines a function of the timer": "A definition of its own takes the place of the library's.",
+    "kernel reaches for other processes": "The timer's or the judge's memory, written from outside.",
+    "kernel plays with descriptors or signals": "Puts itself between the process and whoever reads from it.",
+    "kernel ends its process": "A result is forged, then nothing can contradict it.",
+    "names a place that others can read": "Answers, or code, left for the next process.",
+    "kernel reads files while it compiles": "Answers or secrets of the machine become part of the kernel.",
+    "kernel runs when it is loaded": "Code before any check is set up.",
+    "sets the loader's environment": "Changes the processes that are started after it.",
+    "installs packages": "Code from elsewhere, for this process or for the next.",
+    "kernel keeps a part of the cache": "A flush between calls does not reach what is kept.",
+    "kernel speaks to the profiler": "What the profiler does not see does not count.",
+    "kernel is named like the harness's own": "Timers that leave their flush out by its name leave this out too.",
+    "kernel pastes names together": "Names that no search finds.",
+    "compiles with fast maths": "Less exact functions; the error budget decides whether it matters.",
     "no custom kernel": "It brings no kernel of its own and calls the library instead. That can be correct, but it is "
     "no kernel that was written, so it can never count as a win.",
     "library call in forward": "Besides its own kernel it calls library operations on tensors, which then do a part of "

@@ -15,7 +15,8 @@ from archive.site.explain import HIGH, MARKS, OTHER_REJECTION, explain_rejection
 from archive.site.projection import project
 from archive.store import Archive
 from archive.types import ArchivedTask, Record
-from judge.static_rules import LIBRARY_CALL, NO_CUSTOM_KERNEL, RULES, UNREADABLE
+from judge import hacks
+from judge.static_rules import LIBRARY_CALL, NO_CUSTOM_KERNEL, UNREADABLE
 from judge.types import Status, Verdict
 
 Make = Callable[..., Record]
@@ -168,7 +169,7 @@ def test_an_earlier_site_is_replaced_and_nothing_else_is(archive: Archive, tmp_p
 
 
 def test_every_mark_of_the_judge_is_explained() -> None:
-    marks = {rule.mark for rule in RULES} | {NO_CUSTOM_KERNEL, LIBRARY_CALL, UNREADABLE}
+    marks = {rule.mark for rule in hacks.rules()} | {NO_CUSTOM_KERNEL, LIBRARY_CALL, UNREADABLE}
     assert marks <= set(MARKS)
 
 

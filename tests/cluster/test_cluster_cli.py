@@ -64,6 +64,9 @@ def test_version() -> None:
         (["report", "no-such-run"], "no-such-run: no such run"),
         (["report", "docs"], "not the folder of a run"),
         (["archive", "stats", "--archive", "no-such-run"], "no-such-run: no such run"),
+        (["train", "--rollout-only", "--replay", "x"], "exclude each other"),
+        (["train", "--learn-only", "no-such-run"], "no-such-run: cannot be read"),
+        (["train", "run.max_staleness=1"], "learner.keep_versions (2) is below run.max_staleness + 2 (3)"),
         (["rollout", "show", "no-such-run", "1"], "no-such-run: no such run"),
         (["submit", "configs/cpu.toml", "--address", "127.0.0.1:1"], "not a dashboard's address"),
         (["submit", "configs/cpu.toml", "--working-dir", "no-such-folder"], "no such folder"),
@@ -362,3 +365,16 @@ def test_a_record_is_exported_by_the_beginning_of_its_id(a_run: Path, tmp_path: 
 
 def test_export_of_an_answer_without_code_is_an_error(a_run: Path) -> None:
     assert "holds no code" in error_line(call("export", "bbbb", "-a", a_run))
+
+
+def test_tasks_check_names_a_degenerate_task_in_one_line(tmp_path: Path) -> None:
+    source = (ROOT / "tests" / "redteam" / "task.py").read_text()
+    (tmp_path / "good.py").write_text(source)
+    (tmp_path / "bad.py").write_text(source.replace("torch.relu(x * 2.0 + b) * x + 1.0", "torch.zeros_like(x)"))
+    good = call("tasks", "check", tmp_path / "good.py", *QUICK)
+    assert good.returncode == 0, good.stdout + good.stderr
+    bad = call("tasks", "check", tmp_path / "bad.py", "--json", *QUICK)
+    assert bad.returncode == 1, bad.stderr
+    (row,) = json.loads(bad.stdout)["tasks"]
+    assert [fault["kind"] for fault in row["faults"]] == ["zero output"]
+    assert "no/such" in error_line(call("tasks", "check", "no/such.py"))
