@@ -1,6 +1,6 @@
 """Eager writes the log-softmax of all classes to use one of them. Here a row is read into the L1 cache once and gives
 its maximum and the sum of exponentials; the exponential is a vectorised polynomial, one logarithm is taken for each
-row, and nothing is written but the mean."""
+row, and nothing but the loss is written."""
 
 import torch
 
@@ -19,8 +19,7 @@ static inline float fexp(float x) {  // 2^n * 2^f
 }
 
 extern "C" void loss(const float* x, const long* target, float* y, long rows, long cols) {
-    double all = 0;
-    #pragma omp parallel for reduction(+:all)
+    #pragma omp parallel for
     for (long r = 0; r < rows; r++) {
         const float* a = x + r * cols;
         float m = a[0], sum = 0;
@@ -28,9 +27,8 @@ extern "C" void loss(const float* x, const long* target, float* y, long rows, lo
         for (long c = 0; c < cols; c++) m = a[c] > m ? a[c] : m;
         #pragma omp simd reduction(+:sum)
         for (long c = 0; c < cols; c++) sum += fexp(a[c] - m);
-        all += m - a[target[r]] + logf(sum);
+        y[r] = m - a[target[r]] + logf(sum);
     }
-    *y = all / rows;
 }
 """
 kernel = warpsmith.load_cpp(SOURCE)
@@ -38,6 +36,6 @@ kernel = warpsmith.load_cpp(SOURCE)
 
 class ModelNew(torch.nn.Module):
     def forward(self, logits, target):
-        y = logits.new_empty(())
+        y = logits.new_empty(len(logits))
         kernel.loss(logits, target, y, *logits.shape)
         return y

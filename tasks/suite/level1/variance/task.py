@@ -1,7 +1,7 @@
 import torch
 
 LEVEL = 1
-ROWS = 512
+ROWS = 1024
 COLS = 1024
 VARIANTS = {
     "narrow": {"ROWS": 2048, "COLS": 80},
