@@ -84,7 +84,7 @@ def test_nvcc_compiles_the_experts_without_spilling(
 @pytest.mark.slow
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
 def test_cuda_experts_are_as_exact_as_eager_by_emulation(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rule of the C++ experts, on the second shape and the held-out one. New memory holds NaN."""
+    """The rule of the C++ experts, on every shape; all distributions on the held-out one. New memory holds NaN."""
     import torch
 
     monkeypatch.setattr(warpsmith, "load_cuda", fibers.load_cuda, raising=False)
@@ -93,7 +93,7 @@ def test_cuda_experts_are_as_exact_as_eager_by_emulation(task: Task, monkeypatch
     deterministic = torch.are_deterministic_algorithms_enabled()
     torch.use_deterministic_algorithms(True)
     try:
-        for variant, distributions in zip(task.variants[1:], [("given",), task.distributions], strict=True):
+        for variant, distributions in zip(task.variants, [("given",), ("given",), task.distributions], strict=True):
             check_variant(task, variant, distributions, candidates)
     finally:
         torch.use_deterministic_algorithms(deterministic)
@@ -104,7 +104,10 @@ def check_variant(
 ) -> None:
     import torch
 
-    sizes = {name: min(size, 64) if name == "ROWS" else size for name, size in variant.constants.items()}  # for time
+    # Rows are alike, and emulation is slow: a few of them are enough.
+    sizes = {name: min(size, 64) if name == "ROWS" else size for name, size in variant.constants.items()}
+    if variant.name == "default" and "\nROWS = " in task.source:
+        sizes = {"ROWS": 8}
     source = variant_source(task.source, sizes)
     space = suite.run(source)
     torch.manual_seed(1)

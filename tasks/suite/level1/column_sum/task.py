@@ -1,16 +1,16 @@
 import torch
 
 LEVEL = 1
-ROWS = 1024
-COLS = 1024
+BATCH = 1024
+UNITS = 1024
 VARIANTS = {
-    "narrow": {"ROWS": 4096, "COLS": 80},
-    "odd": {"ROWS": 517, "COLS": 131},
+    "narrow": {"BATCH": 4096, "UNITS": 80},
+    "odd": {"BATCH": 517, "UNITS": 131},
 }
 GPU_VARIANTS = {
-    "default": {"ROWS": 16384, "COLS": 2048},
-    "narrow": {"ROWS": 262144, "COLS": 80},
-    "odd": {"ROWS": 16381, "COLS": 1031},
+    "default": {"BATCH": 16384, "UNITS": 2048},
+    "narrow": {"BATCH": 262144, "UNITS": 80},
+    "odd": {"BATCH": 16381, "UNITS": 1031},
 }
 HELD_OUT = ("odd",)
 BACKENDS = ("cpp", "cuda", "triton")
@@ -24,7 +24,7 @@ class Model(torch.nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(ROWS, COLS) + 0.3]
+    return [torch.randn(BATCH, UNITS) + 0.3]
 
 
 def get_init_inputs():

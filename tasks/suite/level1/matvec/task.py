@@ -1,16 +1,16 @@
 import torch
 
 LEVEL = 1
-ROWS = 1024
-COLS = 1024
+UNITS = 1024
+DIM = 1024
 VARIANTS = {
-    "wide": {"ROWS": 64, "COLS": 8192},
-    "odd": {"ROWS": 517, "COLS": 259},
+    "wide": {"UNITS": 64, "DIM": 8192},
+    "odd": {"UNITS": 517, "DIM": 259},
 }
 GPU_VARIANTS = {
-    "default": {"ROWS": 8192, "COLS": 4096},
-    "wide": {"ROWS": 1024, "COLS": 16384},
-    "odd": {"ROWS": 4099, "COLS": 4099},
+    "default": {"UNITS": 8192, "DIM": 4096},
+    "wide": {"UNITS": 1024, "DIM": 16384},
+    "odd": {"UNITS": 4099, "DIM": 4099},
 }
 HELD_OUT = ("odd",)
 BACKENDS = ("cpp", "cuda", "triton")
@@ -24,7 +24,7 @@ class Model(torch.nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(ROWS, COLS) + 0.1, torch.rand(COLS) - 0.3]
+    return [torch.randn(UNITS, DIM) + 0.1, torch.rand(DIM) - 0.3]
 
 
 def get_init_inputs():
