@@ -33,12 +33,11 @@ from learner.types import WeightsVersion
 from search.operators import expert_completion
 from search.types import Completion, Prompt
 from tasks.experts import expert_kernels
-from tasks.loader import suite_tasks
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 STEPS = 6
-TASKS = [task.name for task in suite_tasks()[:3]]
+TASKS = ["gelu", "logsumexp", "skinny_matmul"]
 
 
 def config_in(folder: Path, *overrides: str) -> Config:

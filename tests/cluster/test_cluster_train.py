@@ -198,6 +198,5 @@ def test_a_killed_driver_leaves_no_process_behind(start: Callable[..., Train], t
 
 
 def _two_tasks() -> list[str]:
-    from tasks.loader import suite_tasks
 
-    return [task.name for task in suite_tasks()[:2]]
+    return ["gelu", "logsumexp"]  # small ones, whichever others the suite has
