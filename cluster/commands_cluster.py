@@ -67,7 +67,7 @@ def serve(
     port: Annotated[int | None, typer.Option(min=1, max=65535, help="Port; serving.port if left out.")] = None,
     host: Annotated[str | None, typer.Option(help="Address to listen on; serving.host if left out.")] = None,
 ) -> None:
-    """Serve the optimizer over HTTP: POST /v1/optimize, GET /healthz. Ctrl-C stops it."""
+    """Serve the optimizer, the policy and the judge over HTTP. Ctrl-C stops it."""
     config = config_of(arguments or [])
 
     from cluster.serve import serve_command

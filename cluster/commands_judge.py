@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -63,38 +63,52 @@ def judge(
 
 
 def optimize(
-    task: TaskArgument,
+    target: Annotated[
+        str, typer.Argument(metavar="TARGET", help="A task file (any PyTorch op), a suite name, or a folder of tasks.")
+    ],
+    model: Annotated[
+        list[str] | None,
+        typer.Option(help='"local" (the default), "none", openai:NAME, or a Hugging Face folder. Repeatable.'),
+    ] = None,
+    base_url: Annotated[str, typer.Option(help="Endpoint of the openai: models.")] = "https://api.openai.com/v1",
+    api_key_env: Annotated[str, typer.Option(help="Environment variable that holds their key.")] = "OPENAI_API_KEY",
+    price: Annotated[
+        list[str] | None, typer.Option(help="[NAME=]IN/OUT: USD for a million tokens. Repeatable.")
+    ] = None,
     max_candidates: Annotated[int, typer.Option(min=1, help="Most candidates to ask for and judge.")] = 32,
     budget_minutes: Annotated[float | None, typer.Option(min=0.01, help="Stop after so long.")] = None,
+    budget_usd: Annotated[float | None, typer.Option(min=0, help="Ask no model for more than this.")] = None,
+    preset: Annotated[str | None, typer.Option(help="How to search: default, ai-cuda-engineer, cuda-l1, ...")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the last search of this task.")] = False,
     out: Annotated[
         Path | None, typer.Option(help="Where to write the best kernel; <task>_fast.py if left out.")
     ] = None,
-    model: Annotated[str, typer.Option(help='"local": the configured policy; or a Hugging Face folder.')] = "local",
     archive: Annotated[str | None, typer.Option(help="Database file or URL; runs/optimize/archive.db.")] = None,
     config: ConfigOption = None,
     overrides: SetOption = None,
 ) -> None:
-    """Look for a faster kernel for a task and write the best verified one as a stand-alone file.
+    """Look for a faster kernel and write the best verified one as a stand-alone file, with a one-page report.
 
-    Exit code 0: one was verified faster; 1: none was; 2: an error. Ctrl-C keeps everything that was judged.
+    Exit code 0: one was verified faster; 1: none was; 2: an error. Ctrl-C keeps everything; --resume goes on.
     """
+    from cluster.arguments import preset_overrides
     from cluster.config import load_config
-    from cluster.optimize import optimize_command
-    from tasks.loader import load_task
+    from cluster.optimize import Order, optimize_command, targets
 
-    chosen = load_config(config, overrides or [])
-    if model != "local":
-        chosen = chosen.model_copy(update={"model": chosen.model.model_copy(update={"path": model})})
-    raise typer.Exit(
-        optimize_command(
-            load_task(task),
-            chosen,
-            max_candidates=max_candidates,
-            budget_seconds=budget_minutes * 60 if budget_minutes else None,
-            out=out,
-            archive_url=archive,
-        )
+    order = Order(
+        models=tuple(model or ["local"]),
+        base_url=base_url,
+        api_key_env=api_key_env,
+        prices=tuple(price or ()),
+        max_candidates=max_candidates,
+        budget_usd=budget_usd,
+        budget_seconds=budget_minutes * 60 if budget_minutes else None,
+        resume=resume,
+        out=out,
+        archive_url=archive,
     )
+    chosen = load_config(config, [*preset_overrides(preset), *(overrides or [])])
+    raise typer.Exit(optimize_command(targets(target), chosen, order))
 
 
 @tasks_app.command("list")
@@ -141,38 +155,26 @@ def tasks_show(task: TaskArgument) -> None:
 @tasks_app.command("check")
 def tasks_check(
     tasks: Annotated[list[str] | None, typer.Argument(metavar="[TASK]...", help="The whole suite if left out.")] = None,
+    suite: Annotated[bool, typer.Option("--suite", help="The whole suite, beside the tasks named.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print exactly one JSON object on stdout.")] = False,
     config: ConfigOption = None,
     overrides: SetOption = None,
 ) -> None:
-    """Judge each task's expert kernels, or its own reference as a candidate where there are none.
+    """Is a task fit to be judged: its reference passes, doing nothing does not, its expert kernels are right?
 
-    Exit code 1 when one of them is not correct: the task, its tolerance or the kernel is wrong.
+    Exit code 0: all are; 1: a task or a kernel has a fault, named with the reason; 2: an error of use, or of the judge.
     """
     from cluster.config import load_config
-    from cluster.judging import describe
-    from judge.api import Judge
-    from judge.types import Candidate
+    from cluster.task_checks import check_tasks
     from tasks.loader import load_task, suite_tasks
 
     settings = load_config(config, overrides or []).judge
-    wrong = 0
-    with Judge(settings) as judge_:
-        for task in [load_task(name) for name in tasks] if tasks else suite_tasks():
-            for name, code in _known_right(task):
-                verdict = judge_.judge(task, Candidate(code=code))
-                wrong += not verdict.is_correct
-                typer.echo(f"{task.name} {name}: {describe(verdict)}")
-    raise typer.Exit(1 if wrong else 0)
-
-
-def _known_right(task: Any) -> list[tuple[str, str]]:
-    """(name, code) of candidates that must be judged correct."""
-    from tasks.experts import expert_kernels
-    from tasks.loader import suite_tasks
-
-    if task.task_id in {known.task_id for known in suite_tasks()}:
-        return [(kernel.quality, kernel.code) for kernel in expert_kernels(task.name)]
-    return [("reference", f"{task.source}\n\nModelNew = Model\n")]
+    chosen = [load_task(name) for name in tasks or []]
+    if suite or not tasks:
+        chosen += [task for task in suite_tasks() if task.task_id not in {one.task_id for one in chosen}]
+    with stdout_for_result() as out:
+        code = check_tasks(chosen, settings, out, as_json=as_json)
+    raise typer.Exit(code)
 
 
 def _judge_once(task: str, code: str, config: str | None, overrides: list[str] | None) -> Verdict:

@@ -18,7 +18,7 @@ from cluster.errors import ConfigError
 from cluster.stage_settings import SelfSupervisedSettings, SftSettings
 from judge.settings import JudgeSettings
 from learner.settings import LearnerSettings
-from search.settings import SearchSettings
+from search.settings import EvolutionSettings, SearchSettings
 from serving.settings import ServingSettings
 
 DEFAULT_PRESET = "cpu.toml"
@@ -82,6 +82,7 @@ class Config(BaseModel):
     tasks: TaskSettings = TaskSettings()
     judge: JudgeSettings = JudgeSettings()
     search: SearchSettings = SearchSettings()
+    evolution: EvolutionSettings = EvolutionSettings()
     rollout: RolloutSettings = RolloutSettings()
     evaluators: EvaluatorSettings = EvaluatorSettings()
     learner: LearnerSettings = LearnerSettings()

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Literal
 
 from archive.store import Archive
+from archive.types import ArchivedTask
 from cluster.config import Config
 from cluster.interrupts import sigterm_as_interrupt
 from cluster.recording import Recorder, Recording, read_recording
@@ -133,6 +134,7 @@ def _run_stages(
         say(f"warning: {line}")
 
     archive = Archive(folder.archive_url)
+    archive.add_tasks(ArchivedTask.of(task) for task in tasks)
     tracker = Tracker.open(config, folder.path, state.wandb_id, state.run_id)
     keeps = mode.starts_engines and config.run.record_rollouts
     recorder = Recorder(folder.path) if keeps or mode.kind == "rollout-only" else None

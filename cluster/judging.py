@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from actors.types import JudgeJob, JudgeResult
-from archive.types import Record
+from archive.types import Record, software
 from cluster.recording import UNPARSED, Answer, ExpertVerdict, Group, Stage
 from cluster.run import Run
 from judge.types import Candidate, Status, Verdict
@@ -58,6 +58,7 @@ def judge_experts(run: Run) -> None:
             operator="expert",
             code=kernel.code,
             analysis=kernel.analysis,
+            software=software(),
             verdict=result.verdict,
         )
         run.archive.add(record)
@@ -173,6 +174,10 @@ def _keep(run: Run, a: Asked, verdict: Verdict) -> Record:
         group_id=a.prompt.prompt_id,
         step=a.step,
         policy_version=a.completion.policy_version,
+        prompt="\n\n".join(message["content"] for message in a.prompt.messages),
+        prompt_tokens=len(a.completion.prompt_token_ids) or None,
+        completion_tokens=len(a.completion.token_ids) or None,
+        software=software(),
         verdict=verdict,
     )
     run.archive.add(record)

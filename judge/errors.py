@@ -13,3 +13,7 @@ class SandboxError(JudgeError):
 
 class SignatureError(WarpsmithError):
     """A kernel's declared parameters and the call's arguments disagree (load_cpp)."""
+
+
+class CollectionError(WarpsmithError):
+    """A collection of candidates cannot be read; the text says where and what is wrong."""

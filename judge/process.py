@@ -18,6 +18,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from judge import wire
@@ -306,11 +307,8 @@ class Jailed:
         while True:
             reply = self._receive(limit, what)
             if isinstance(reply, wire.Compile) and self.compile is not None:
-                self._compilations += 1
-                if self._compilations > _MAX_COMPILATIONS:
-                    raise ForeignFailure(Status.REJECTED, f"more than {_MAX_COMPILATIONS} kernels to compile")
                 began = time.monotonic()
-                self._send(self.compile(reply))
+                self._send(self._compiled(reply))
                 limit += time.monotonic() - began  # compiling has a limit of its own
                 continue
             if isinstance(reply, wire.Failed):
@@ -319,10 +317,23 @@ class Jailed:
                 raise ForeignFailure(status, _one_line(reply.message), line=reply.line)
             return reply
 
+    def _compiled(self, order: wire.Compile) -> wire.Compiled:
+        assert self.compile is not None
+        self._compilations += 1
+        if self._compilations > _MAX_COMPILATIONS:
+            raise ForeignFailure(Status.REJECTED, f"more than {_MAX_COMPILATIONS} kernels to compile")
+        return self.compile(order)
+
     def timed_call(self, seconds: float) -> tuple[float, wire.Called]:
-        """One call of a stopped process: (seconds by the judge's clock, reply). It is stopped again on return."""
+        """One call of a stopped process: (seconds by the judge's clock, reply). It is stopped again on return.
+
+        A kernel that is built when it is first needed is compiled while the clock runs and the process stands still.
+        """
         call = wire.Call(secrets.randbits(62))
         began, ended, reply = self._timed(lambda: wire.send_call(self._sock, call), seconds)
+        while isinstance(reply, wire.Compile) and self.compile is not None:
+            compiled = self._compiled(reply)
+            _, ended, reply = self._timed(partial(wire.send, self._sock, compiled), seconds)
         if not isinstance(reply, wire.Called) or reply.nonce != call.nonce:
             raise ForeignFailure(Status.REJECTED, "it answered a call with something else than that call's result")
         return ended - began, reply

@@ -1,8 +1,8 @@
 """Marks on a candidate's text. They mark, they never decide alone: the judge's measurements do.
 
-A rule is a row of RULES: a mark, and the names whose use earns it. They are read from the syntax tree, so comments and
-strings do not count, and a name that an import changed counts as what it stands for. Two more marks look only at what
-ModelNew reaches: its body and whatever of the module that names, directly or through others.
+The rules are data (judge/hacks.toml): a mark, and what earns it. Names are read from the syntax tree, so comments and
+docstrings do not count, and a name that an import changed counts as what it stands for. Two more marks look only at
+what ModelNew reaches: its body and whatever of the module that names, directly or through others.
 
 Only "no custom kernel" has a consequence (such a candidate cannot win), so it is generous: it must not accuse an
 honest kernel that is built in an unusual way. Whoever wants to can hide from all of this.
@@ -13,52 +13,13 @@ from __future__ import annotations
 import ast
 import builtins
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+
+from judge import hacks
 
 NO_CUSTOM_KERNEL = "no custom kernel"
 LIBRARY_CALL = "library call in forward"
 UNREADABLE = "too long to be read"
 
-
-@dataclass(frozen=True)
-class Rule:
-    mark: str
-    names: frozenset[str]
-    """Full dotted names; a name of a module stands for everything in it."""
-
-
-RULES = (
-    Rule("mentions torch.compile", frozenset({"torch.compile", "torch._dynamo", "torch._inductor"})),
-    Rule("runs text as code", frozenset({"exec", "eval", "compile", "__import__", "importlib", "runpy", "marshal"})),
-    Rule("hides text", frozenset({"base64", "binascii", "codecs", "zlib"})),
-    Rule(
-        "looks into the interpreter",
-        frozenset({"gc", "ctypes", "cffi", "inspect", "weakref", "atexit", "globals", "judge", "sys._getframe",
-                   "sys.modules", "sys.settrace", "sys.setprofile"}),
-    ),
-    Rule("loads what was saved", frozenset({"pickle", "shelve", "torch.load", "torch.save"})),
-    Rule(
-        "starts threads or processes",
-        frozenset({"threading", "_thread", "multiprocessing", "concurrent", "asyncio", "subprocess", "signal",
-                   "os.fork", "os.system", "os.popen", "os.kill", "os._exit"}),
-    ),
-    Rule(
-        "touches clocks",
-        frozenset({"time.perf_counter", "time.perf_counter_ns", "time.time", "time.time_ns", "time.monotonic",
-                   "time.monotonic_ns", "timeit", "torch.cuda.Event", "torch.cuda.synchronize"}),
-    ),
-    Rule(
-        "touches files or network",
-        frozenset({"open", "socket", "urllib", "requests", "http", "pathlib", "tempfile", "shutil", "mmap", "io",
-                   "os.open", "os.write", "os.read", "os.environ", "torch.from_file"}),
-    ),
-    Rule("patches comparisons", frozenset({"torch.allclose", "torch.testing", "numpy.allclose", "numpy.testing"})),
-    Rule(
-        "changes torch's precision",
-        frozenset({"torch.autocast", "torch.amp", "torch.set_float32_matmul_precision", "torch.set_default_dtype",
-                   "torch.backends.cuda.matmul.allow_tf32", "torch.backends.cudnn.allow_tf32"}),
-    ),
-)  # fmt: skip
 
 BUILDERS = frozenset({
     "load_cpp", "load_cuda", "load_inline", "cpp_extension.load", "RawKernel", "RawModule", "ElementwiseKernel",
@@ -111,11 +72,11 @@ def static_flags(code: str) -> tuple[str, ...]:
         if sum(1 for _ in ast.walk(tree)) > MAX_NODES:
             return NO_CUSTOM_KERNEL, UNREADABLE
         text = _Text(tree)
-        used = set(text.names_used())
+        seen = hacks.look_at(tree, frozenset(text.names_used()))
         return (
             *([] if text.calls_own_kernel() else [NO_CUSTOM_KERNEL]),
             *([LIBRARY_CALL] if text.calls_library() else []),
-            *(rule.mark for rule in RULES if rule.names & used),
+            *(rule.mark for rule in hacks.rules() if rule.marks(seen)),
         )
     except (SyntaxError, ValueError):
         return ()

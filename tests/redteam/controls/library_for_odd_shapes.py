@@ -1,0 +1,21 @@
+# expect: win|correct
+# Honest, though it may look odd: torch's operations where its kernel does not fit
+import torch
+
+import warpsmith
+
+SOURCE = r"""
+extern "C" void f(const float* x, const float* b, float* y, long n) {
+    for (long i = 0; i < n; i++) { float t = x[i] * 2.0f + b[i]; y[i] = (t > 0 ? t : 0) * x[i] + 1.0f; }
+}
+"""
+kernel = warpsmith.load_cpp(SOURCE)
+
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x, b):
+        if x.numel() % 16:
+            return torch.relu(x * 2.0 + b) * x + 1.0
+        y = torch.empty_like(x)
+        kernel.f(x, b, y, x.numel())
+        return y

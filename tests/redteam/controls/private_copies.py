@@ -1,0 +1,19 @@
+# expect: win|correct
+# Honest, though it may look odd: copies its inputs and changes the copies in place
+import torch
+
+import warpsmith
+
+SOURCE = r"""
+extern "C" void f(const float* x, const float* b, float* y, long n) {
+    for (long i = 0; i < n; i++) { float t = x[i] * 2.0f + b[i]; y[i] = (t > 0 ? t : 0) * x[i] + 1.0f; }
+}
+"""
+kernel = warpsmith.load_cpp(SOURCE)
+
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x, b):
+        x, b = x.clone(), b.clone()
+        kernel.f(x, b, b, x.numel())
+        return b
