@@ -13,9 +13,9 @@ Prints, for real and for shuffled rewards, the change of the mean reward on held
 over the seeds, with its 95% interval (Student's t), and exits with 1 unless the first lies above zero and the second
 does not.
 
-The supervised part must run until most answers are whole kernels: after 120 updates (loss 0.09 a word) they are not, the
-rewards are near 0, nothing is left to learn from, and each wrong answer costs a judgement. Look at "SFT loss" first; its
-floor is about 0.03, the choice among the schedules.
+The supervised part must run until most answers are whole kernels: after 120 updates (loss 0.09 a word) they are not,
+rewards are near 0, nothing is left to learn from, and each wrong answer costs a judgement. Look at "SFT loss" first;
+its floor is about 0.03, the choice among the schedules.
 
 What it does not show: that the policy invents anything. It learns which of the schedules it knows are fast, and that
 this holds for shapes it has not seen.
