@@ -3,10 +3,10 @@
     .venv/bin/python benchmarks/judge_soak.py --candidates 10000
     .venv/bin/python benchmarks/judge_soak.py --candidates 200 --actors 2      # through a pool of evaluator actors
 
-The candidates are the red team's (tests/redteam): each file says which verdicts are right. Every --every candidates, and
-at the end, processes, open files, shared memory, files in the temporary folder (one of its own) and this process's memory
-are compared with what they were after the first --settle candidates; what has grown beyond its allowance is a leak.
-Prints a line a look and ends with exit code 1 when a verdict was wrong or something leaked.
+The candidates are the red team's (tests/redteam): each file says which verdicts are right. Every --every candidates,
+and at the end, processes, open files, shared memory, files in the temporary folder (one of its own) and this process's
+memory are compared with what they were after the first --settle candidates; what has grown beyond its allowance is a
+leak. Prints a line a look and ends with exit code 1 when a verdict was wrong or something leaked.
 """
 
 from __future__ import annotations
