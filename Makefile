@@ -6,7 +6,7 @@ ARGS ?=
 .PHONY: help setup setup-dev run test test-fast lint clean
 
 help:
-	@echo 'make run        contrastive RL on this machine, end to end, about 12 minutes; ends with a table and a report'
+	@echo 'make run        contrastive RL on this machine, end to end, about 14 minutes; ends with a table and a report'
 	@echo 'make test       every test that this machine can run'
 	@echo 'make test-fast  the tests that take seconds'
 	@echo 'make lint       ruff and mypy'

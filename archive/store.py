@@ -7,70 +7,44 @@
 Several processes may write to one archive at once. An Archive may be used from several threads, and after a fork too:
 each process opens connections of its own, since a database connection must never cross a fork.
 
+Texts above 32 KiB (prompts, answers, profiles) are kept once each as blobs, in ``archive.db.blobs`` beside an SQLite
+file or at the place that ``blobs`` names; a PostgreSQL archive that was given no such place keeps them in its rows.
+
 SQLite runs with a write-ahead log and ``synchronous=NORMAL``: a record that ``add`` has confirmed survives the death of
 any process, also by SIGKILL; a power cut may take the last ones, but never corrupts the file.
 """
 
 from __future__ import annotations
 
-import math
 import os
 import sqlite3
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
+from archive import schema
+from archive.blobs import BlobStore
 from archive.errors import ArchiveError
-from archive.types import Record
-from judge.types import Status, Verdict
+from archive.rows import from_row, task_from_row, task_to_row, to_row
+from archive.schema import meta as _meta
+from archive.schema import records as _records
+from archive.schema import tasks as _tasks
+from archive.types import ArchivedTask, Record
+from judge.types import Status
 
-SCHEMA_VERSION = "1"
-"""Raised with every change of the tables; an archive of another version is refused."""
 BUSY_SECONDS = 30.0
 """Longest wait for another process that is writing."""
-
-_metadata = sa.MetaData()
-_meta = sa.Table(
-    "warpsmith_meta",
-    _metadata,
-    sa.Column("key", sa.String(32), primary_key=True),
-    sa.Column("value", sa.Text, nullable=False),
-)
-# BIGINT for PostgreSQL; SQLite counts up by itself only in a column declared INTEGER.
-_POSITION = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
-_records = sa.Table(
-    "records",
-    _metadata,
-    sa.Column("position", _POSITION, primary_key=True, autoincrement=True),  # order of arrival
-    sa.Column("record_id", sa.String(64), nullable=False, unique=True),
-    sa.Column("run_id", sa.Text, nullable=False, index=True),
-    sa.Column("task_name", sa.Text, nullable=False, index=True),
-    sa.Column("task_id", sa.String(64), nullable=False),
-    sa.Column("source", sa.Text, nullable=False, index=True),
-    sa.Column("operator", sa.Text, nullable=False),
-    sa.Column("code", sa.Text, nullable=False),
-    sa.Column("analysis", sa.Text, nullable=False),
-    sa.Column("completion", sa.Text, nullable=False),
-    sa.Column("parents", sa.JSON, nullable=False),
-    sa.Column("group_id", sa.Text),
-    sa.Column("step", sa.Integer, index=True),
-    sa.Column("policy_version", sa.Integer),
-    # Copies of three of the verdict's fields, for queries; the verdict itself is what is read back.
-    sa.Column("status", sa.String(16), nullable=False),
-    sa.Column("speedup", sa.Double),
-    sa.Column("speedup_low", sa.Double),
-    sa.Column("verdict", sa.JSON, nullable=False),
-    sa.Column("created_at", sa.String(40), nullable=False),  # ISO 8601 with its offset, which SQLite's dates lose
-    sa.Index("records_by_task", "task_id", "status", "speedup_low"),
-)
+_CHECKPOINT_PAGES = 8192
+"""The log is copied into the database, which waits for the disk, when it is 32 MB long; SQLite's own is 4 MB."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,11 +64,13 @@ class Archive:
     is no archive, an archive of another version, a full disk, a lock that lasts.
     """
 
-    def __init__(self, url: str) -> None:
-        """Open the archive, and create it (with its folder) where there is none.
+    def __init__(self, url: str, *, blobs: str | None = None) -> None:
+        """Open the archive, create it (with its folder) where there is none, migrate it where it is older.
 
         Args:
             url: an SQLAlchemy URL, or the path of an SQLite file.
+            blobs: where large texts go, a folder or an fsspec URL such as "s3://bucket/kernels"; the archive remembers
+                it. Left out: what it remembers, else a folder beside the SQLite file.
         """
         self.url = _parse_url(url)
         self.where = self.url.database or "memory" if self._is_sqlite else self.url.render_as_string()
@@ -106,6 +82,8 @@ class Archive:
                 Path(self.url.database or "").parent.mkdir(parents=True, exist_ok=True)
             self._engine = self._new_engine()
             self._ensure_schema()
+        if blobs is not None:
+            self._remember_blobs(blobs)
 
     def add(self, record: Record) -> bool:
         """Keep a record; durable when this returns. False when its record_id was there: then nothing changes."""
@@ -113,12 +91,34 @@ class Archive:
 
     def add_many(self, records: Iterable[Record]) -> int:
         """Keep records, all of them or none; returns how many were new."""
-        rows = [_to_row(record) for record in records]
+        rows = [to_row(record, self.blobs) for record in records]
         if not self._is_sqlite:  # PostgreSQL has no NUL in a text; models do write it
             rows = [{k: v.replace("\0", "\ufffd") if isinstance(v, str) else v for k, v in row.items()} for row in rows]
-        with self._connection(write=True) as connection:
-            insert = _insert_if_absent(connection.dialect.name)
-            return sum(connection.execute(insert, row).rowcount for row in rows)
+        return self.insert_if_absent(_records, rows, ("record_id",))
+
+    def insert_if_absent(self, table: sa.Table, rows: list[dict[str, Any]], key: tuple[str, ...]) -> int:
+        """Add rows whose key is not there, all in one transaction; returns how many were new."""
+        if not rows:
+            return 0
+        with self.connection(write=True) as connection:
+            insert = _insert_if_absent(connection.dialect.name, table, key)
+            if self._is_sqlite:
+                return connection.execute(insert, rows).rowcount
+            # PostgreSQL's driver does not count the rows of several statements; it gives back what it inserted.
+            return len(connection.execute(insert.returning(*(table.c[name] for name in key)), rows).all())
+
+    def add_tasks(self, tasks: Iterable[ArchivedTask]) -> None:
+        """Keep tasks beside the records; those that are there already stay as they are."""
+        rows = [task_to_row(task) for task in tasks]
+        if not self._is_sqlite:
+            rows = [{k: v.replace("\0", "\ufffd") if isinstance(v, str) else v for k, v in row.items()} for row in rows]
+        self.insert_if_absent(_tasks, rows, ("task_id",))
+
+    def tasks(self) -> dict[str, ArchivedTask]:
+        """task_id -> the task, for those that were kept."""
+        with self.connection() as connection:
+            rows = connection.execute(sa.select(_tasks).order_by(_tasks.c.level, _tasks.c.name)).mappings().all()
+        return {row["task_id"]: task_from_row(row) for row in rows}
 
     def get(self, record_id: str) -> Record | None:
         """The record of this id."""
@@ -140,6 +140,25 @@ class Archive:
         filters = _filters(task_id=task_id, task_name=task_name, run_id=run_id, source=source, status=status, step=step)
         return self._select(sa.select(_records).where(*filters).order_by(_records.c.position).limit(limit))
 
+    def iterate(self, batch: int = 500, *, after: int = 0) -> Iterator[Record]:
+        """Every record, the oldest first, ``batch`` of them in memory at a time; those added meanwhile too."""
+        while True:
+            query = sa.select(_records).where(_records.c.position > after).order_by(_records.c.position).limit(batch)
+            with self.connection() as connection:
+                rows = connection.execute(query).mappings().all()
+            for row in rows:
+                yield from_row(row, self.blobs)
+            if len(rows) < batch:
+                return
+            after = rows[-1]["position"]
+
+    def ids(self, prefix: str, limit: int = 20) -> list[str]:
+        """record_ids that begin so, the oldest first."""
+        wanted = _records.c.record_id.startswith(prefix, autoescape=True)
+        query = sa.select(_records.c.record_id).where(wanted).order_by(_records.c.position).limit(limit)
+        with self.connection() as connection:
+            return list(connection.execute(query).scalars())
+
     def count(
         self,
         *,
@@ -152,7 +171,7 @@ class Archive:
     ) -> int:
         """How many records match every given filter."""
         filters = _filters(task_id=task_id, task_name=task_name, run_id=run_id, source=source, status=status, step=step)
-        with self._connection() as connection:
+        with self.connection() as connection:
             return connection.execute(sa.select(sa.func.count()).select_from(_records).where(*filters)).scalar_one()
 
     def best(self, task_id: str, *, run_id: str | None = None) -> Record | None:
@@ -169,7 +188,7 @@ class Archive:
         """Counts by source and status, and the best record of each task; of one run, or of all."""
         key = (_records.c.source, _records.c.status)
         filters = _filters(run_id=run_id)
-        with self._connection() as connection:
+        with self.connection() as connection:
             counts = connection.execute(
                 sa.select(*key, sa.func.count()).where(*filters).group_by(*key).order_by(*key)
             ).all()
@@ -184,6 +203,35 @@ class Archive:
             best={task_id: record for task_id, record in bests.items() if record is not None},
         )
 
+    def status_counts(self) -> dict[str, Counter[str]]:
+        """task_id -> how many records have each status; tasks in the order of their first record."""
+        first = sa.func.min(_records.c.position)
+        query = sa.select(_records.c.task_id, _records.c.status, sa.func.count())
+        with self.connection() as connection:
+            rows = connection.execute(query.group_by(_records.c.task_id, _records.c.status).order_by(first)).all()
+        counts: dict[str, Counter[str]] = {}
+        for task_id, status, number in rows:
+            counts.setdefault(task_id, Counter())[status] = number
+        return counts
+
+    @cached_property
+    def blobs(self) -> BlobStore | None:
+        """Where large texts are; None for a PostgreSQL archive that was given no place."""
+        with self.connection() as connection:
+            kept = connection.execute(sa.select(_meta.c.value).where(_meta.c.key == "blobs")).scalar()
+        if kept is None and self._is_sqlite:
+            kept = f"{self.url.database}.blobs"
+        return BlobStore(kept) if kept else None
+
+    def _remember_blobs(self, place: str) -> None:
+        place = place if "://" in place else str(Path(place).expanduser().absolute())
+        with self.connection(write=True) as connection:
+            kept = connection.execute(sa.select(_meta.c.value).where(_meta.c.key == "blobs")).scalar()
+            if kept is None:
+                connection.execute(sa.insert(_meta).values(key="blobs", value=place))
+            elif kept != place:
+                raise ArchiveError(f"{self.where}: its blobs are in {kept} already; move them there, or leave it out")
+
     def close(self) -> None:
         """Give the connections back; a later call opens new ones."""
         self._engine_of_this_process().dispose()
@@ -193,13 +241,13 @@ class Archive:
         return self.url.get_backend_name() == "sqlite"
 
     def _select(self, query: sa.Select[Any]) -> list[Record]:
-        with self._connection() as connection:
+        with self.connection() as connection:
             rows = connection.execute(query).mappings().all()
-        return [_from_row(row) for row in rows]
+        return [from_row(row, self.blobs) for row in rows]
 
     @contextmanager
-    def _connection(self, *, write: bool = False) -> Iterator[sa.Connection]:
-        """A connection in a transaction, committed at the end."""
+    def connection(self, *, write: bool = False) -> Iterator[sa.Connection]:
+        """A connection in a transaction, committed at the end: for the other files of this room."""
         with self._refusals():
             with self._engine_of_this_process().connect() as connection:
                 with connection.execution_options(warpsmith_write=write).begin():
@@ -222,23 +270,12 @@ class Archive:
         return engine
 
     def _ensure_schema(self) -> None:
-        """Make the tables in an empty database; refuse one of another version, or of another program."""
-        with self._connection(write=True) as connection:
-            tables = set(sa.inspect(connection).get_table_names())
-            if _meta.name not in tables:
-                if self._is_sqlite and tables:
-                    raise ArchiveError(f"{self.where}: a database of another program; give the path of an archive")
-                if _records.name in tables:
-                    raise ArchiveError(f"{self.where}: has a foreign table 'records'; give a database of its own")
-                _metadata.create_all(connection)
-                connection.execute(sa.insert(_meta).values(key="schema", value=SCHEMA_VERSION))
+        """Looks first: most archives need nothing, and a look waits for no writer."""
+        with self.connection() as connection:
+            if schema.is_current(connection):
                 return
-            version = connection.execute(sa.select(_meta.c.value).where(_meta.c.key == "schema")).scalar()
-            if version != SCHEMA_VERSION:
-                raise ArchiveError(
-                    f"{self.where}: an archive of schema version {version}, this warpsmith reads {SCHEMA_VERSION}; "
-                    "use the warpsmith that wrote it, or another path"
-                )
+        with self.connection(write=True) as connection:
+            schema.ensure(connection, self.where)
 
     @contextmanager
     def _refusals(self) -> Iterator[None]:
@@ -281,6 +318,7 @@ def _prepare_sqlite(connection: sqlite3.Connection, _: object) -> None:
     connection.isolation_level = None
     connection.execute("PRAGMA foreign_keys=ON")
     connection.execute("PRAGMA synchronous=NORMAL")
+    connection.execute(f"PRAGMA wal_autocheckpoint={_CHECKPOINT_PAGES}")
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if tables and _meta.name not in tables:
         return  # another program's database, about to be refused: leave it as it is
@@ -301,45 +339,13 @@ def _begin_sqlite(connection: sa.Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
 
 
-def _insert_if_absent(dialect: str) -> Any:
-    insert = postgresql.insert(_records) if dialect == "postgresql" else sqlite.insert(_records)
-    return insert.on_conflict_do_nothing(index_elements=["record_id"])
+def _insert_if_absent(dialect: str, table: sa.Table = _records, key: tuple[str, ...] = ("record_id",)) -> Any:
+    insert = postgresql.insert(table) if dialect == "postgresql" else sqlite.insert(table)
+    return insert.on_conflict_do_nothing(index_elements=list(key))
 
 
 def _filters(**wanted: Any) -> list[sa.ColumnElement[bool]]:
     return [_records.c[name] == value for name, value in wanted.items() if value is not None]
-
-
-_VERDICT_FIELDS = ("status", "speedup", "speedup_low")
-_COLUMNS = tuple(name for name in Record.model_fields if name not in ("parents", "verdict", "created_at"))
-
-
-def _to_row(record: Record) -> dict[str, Any]:
-    return {
-        **{name: getattr(record, name) for name in _COLUMNS},
-        **{name: getattr(record.verdict, name) for name in _VERDICT_FIELDS},
-        "parents": list(record.parents),
-        "verdict": finite(record.verdict.model_dump(mode="json")),
-        "created_at": record.created_at.isoformat(),
-    }
-
-
-def _from_row(row: Any) -> Record:
-    return Record(
-        **{name: row[name] for name in _COLUMNS},
-        parents=tuple(row["parents"]),
-        verdict=Verdict.model_validate(row["verdict"]),
-        created_at=datetime.fromisoformat(row["created_at"]),
-    )
-
-
-def finite(value: Any) -> Any:
-    """A dump whose infinities and NaNs are text, which JSON lacks (PostgreSQL refuses them); Verdict reads it back."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    if isinstance(value, dict):
-        return {key: finite(item) for key, item in value.items()}
-    return value
 
 
 def _explain(message: str) -> str:

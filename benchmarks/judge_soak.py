@@ -1,3 +1,4 @@
+# ruff: noqa: E501
 """Endurance: hostile and honest candidates in random order; is a verdict ever wrong, is anything ever left behind?
 
     .venv/bin/python benchmarks/judge_soak.py --candidates 10000

@@ -31,6 +31,20 @@ def config_of(arguments: Sequence[str]) -> Config:
     return load_config(*split_config(arguments))
 
 
+def preset_overrides(preset: str | None) -> list[str]:
+    """A preset of `warpsmith optimize` as overrides, which later ones override. ConfigError for an unknown one."""
+    import json
+
+    from search.settings import PRESETS
+
+    if preset is None:
+        return []
+    if preset not in PRESETS:
+        raise ConfigError(f"--preset {preset}: there are {', '.join(PRESETS)}")
+    values = PRESETS[preset].model_dump(mode="json")
+    return [f"evolution.{key}={json.dumps(value)}" for key, value in values.items()]
+
+
 def read_source(path: Path) -> str:
     """A candidate file's text. Raises ConfigError when it is missing or not UTF-8."""
     try:
@@ -89,9 +103,9 @@ def find_record(archive: Archive, record_id: str) -> Record:
     record = archive.get(record_id)
     if record is not None:
         return record
-    matches = [one for one in archive.records() if one.record_id.startswith(record_id)]
-    if len(matches) == 1:
-        return matches[0]
+    matches = archive.ids(record_id)
+    if len(matches) == 1 and (record := archive.get(matches[0])) is not None:
+        return record
     what = f"{len(matches)} records begin so: give more digits" if matches else "no such record"
     raise ConfigError(f"{record_id}: {what}; `warpsmith archive query` lists them")
 

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import typer
 from typer.exceptions import TyperException
 
-from cluster import commands_audit, commands_cluster, commands_data, commands_judge
+from cluster import commands_audit, commands_cluster, commands_data, commands_judge, commands_serving
 from warpsmith import WarpsmithError, __version__
 
 USAGE_ERROR, INTERRUPTED = 2, 130
@@ -51,6 +51,7 @@ commands_judge.register(app)
 commands_audit.register(app)
 commands_data.register(app)
 commands_cluster.register(app)
+commands_serving.register(app)
 
 
 def main() -> None:

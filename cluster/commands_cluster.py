@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from cluster.arguments import config_of, split_config
+from cluster.errors import ConfigError
 
 ConfigArguments = Annotated[
     list[str] | None,
@@ -32,17 +33,33 @@ def register(app: typer.Typer) -> None:
 def train(
     arguments: ConfigArguments = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Start anew even where a run could be continued.")] = False,
+    rollout_only: Annotated[
+        bool, typer.Option("--rollout-only", help="Sample, judge and record; learn nothing.")
+    ] = False,
+    learn_only: Annotated[
+        Path | None, typer.Option(help="Learn from a recorded rollouts.jsonl (or its run's folder); sample nothing.")
+    ] = None,
+    replay: Annotated[
+        Path | None, typer.Option(help="The whole loop, with the answers and verdicts of a recorded run.")
+    ] = None,
 ) -> None:
     """Run contrastive RL; an unfinished run of the same configuration is continued."""
     config = config_of(arguments or [])  # its mistakes are found before anything heavy is imported
+    if (rollout_only, learn_only is not None, replay is not None).count(True) > 1:
+        raise ConfigError("--rollout-only, --learn-only and --replay exclude each other: give one")
 
+    from cluster.driver import Mode
     from cluster.driver import train as run_training
+
+    mode = Mode(kind="rollout-only") if rollout_only else Mode()
+    mode = Mode(kind="learn-only", recording=learn_only) if learn_only else mode
+    mode = Mode(kind="replay", recording=replay) if replay else mode
 
     say = partial(print, flush=True)
     # Ray sets this in the processes of `ray job submit`, and deletes their working directory afterwards.
     if os.environ.get("RAY_JOB_CONFIG_JSON_ENV_VAR") and not Path(config.run.folder).is_absolute():
         say("warning: this job's working directory is deleted at its end: set run.folder to an absolute path")
-    raise typer.Exit(run_training(config, fresh=fresh, say=say))
+    raise typer.Exit(run_training(config, fresh=fresh, say=say, mode=mode))
 
 
 def serve(
@@ -50,7 +67,7 @@ def serve(
     port: Annotated[int | None, typer.Option(min=1, max=65535, help="Port; serving.port if left out.")] = None,
     host: Annotated[str | None, typer.Option(help="Address to listen on; serving.host if left out.")] = None,
 ) -> None:
-    """Serve the optimizer over HTTP: POST /v1/optimize, GET /healthz. Ctrl-C stops it."""
+    """Serve the optimizer, the policy and the judge over HTTP. Ctrl-C stops it."""
     config = config_of(arguments or [])
 
     from cluster.serve import serve_command

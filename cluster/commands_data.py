@@ -1,93 +1,37 @@
-"""Commands about what was measured and how it was asked for: archive, export, report, rollout, config."""
+"""Commands about what was measured and how it was asked for: export, report, rollout, config."""
 
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from cluster import commands_archive
 from cluster.arguments import config_of, find_record, open_archive, run_folder
+from cluster.commands_archive import WhereOption, record_line
 from cluster.errors import ConfigError
 
 if TYPE_CHECKING:
     from archive.types import Record
 
-WhereOption = Annotated[
-    str | None,
-    typer.Option("--archive", "-a", help="A run (folder or name), a database file or URL; the newest run if left out."),
-]
 ConfigArguments = Annotated[
     list[str] | None, typer.Argument(metavar="[FILE] [section.key=value]...", help="The embedded one if left out.")
 ]
 
-archive_app = typer.Typer(help="The archive of judged candidates: stats, query.")
 rollout_app = typer.Typer(help="What the policy was asked and what it answered: show.")
 config_app = typer.Typer(help="The configuration: check, show.")
 
 
 def register(app: typer.Typer) -> None:
     """Add these commands to the command line."""
-    app.add_typer(archive_app, name="archive")
+    commands_archive.register(app)
     app.command()(export)
     app.command()(report)
     app.add_typer(rollout_app, name="rollout")
     app.add_typer(config_app, name="config")
-
-
-@archive_app.command("stats")
-def archive_stats(where: WhereOption = None) -> None:
-    """How many records there are, by task and status, and the best of each task."""
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
-    with open_archive(where) as archive:
-        records = archive.records()
-        best = {task_id: archive.best(task_id) for task_id in dict.fromkeys(record.task_id for record in records)}
-    table = Table(box=box.SIMPLE_HEAD)
-    for column in ("task", "records", "statuses", "best", "by"):
-        table.add_column(column)
-    for task_id, top in best.items():
-        members = [record for record in records if record.task_id == task_id]
-        statuses = Counter(str(record.verdict.status) for record in members)
-        table.add_row(
-            members[0].task_name,
-            str(len(members)),
-            ", ".join(f"{count} {status}" for status, count in statuses.most_common()),
-            _speedup(top) if top else "none correct",
-            top.source if top else "",
-        )
-    console = Console(highlight=False)
-    console.print(table)
-    sources = Counter(record.source for record in records)
-    console.print(
-        f"{len(records)} records: " + ", ".join(f"{count} by {name}" for name, count in sources.most_common())
-    )
-
-
-@archive_app.command("query")
-def archive_query(
-    where: WhereOption = None,
-    task: Annotated[str | None, typer.Option(help="Only of this task.")] = None,
-    status: Annotated[str | None, typer.Option(help="Only with this verdict, such as win.")] = None,
-    source: Annotated[str | None, typer.Option(help="Only written by: expert, policy, ...")] = None,
-    step: Annotated[int | None, typer.Option(help="Only of this training step.")] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="At most so many, the oldest first.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Whole records, one JSON object a line.")] = False,
-) -> None:
-    """List records, the oldest first."""
-    from judge.types import Status
-
-    if status is not None and status not in list(Status):
-        raise ConfigError(f"--status {status}: there are {', '.join(Status)}")
-    with open_archive(where) as archive:
-        records = archive.records(task_name=task, status=status, source=source, step=step, limit=limit)
-    for record in records:
-        typer.echo(record.model_dump_json() if as_json else _line(record))
 
 
 def export(
@@ -130,10 +74,22 @@ def rollout_show(
     run: Annotated[str, typer.Argument(help="A run's folder or name.")],
     step: Annotated[int, typer.Argument(help="The training step, from 1.")],
     full: Annotated[bool, typer.Option("--full", help="Whole answers, not their beginnings.")] = False,
+    stage: Annotated[
+        Literal["contrastive", "self_supervised"], typer.Option(help="Whose steps or rounds are counted.")
+    ] = "contrastive",
 ) -> None:
-    """The groups of a step: each prompt's id and exemplars, each answer and its verdict."""
+    """The groups of a step: the prompt, and its answers side by side with verdicts, rewards and advantages."""
     from cluster.listings import visible
+    from cluster.recording import ROLLOUTS, read_recording
+    from cluster.rollout_view import show_groups
 
+    if (run_folder(run) / ROLLOUTS).is_file():
+        groups_of_step = read_recording(run_folder(run)).step_groups(stage, step)
+        if not groups_of_step:
+            raise ConfigError(f"{run}: nothing recorded for {stage} step {step}")
+        for line in show_groups(groups_of_step, full=full):
+            typer.echo(line)
+        return
     with open_archive(run) as archive:
         records = archive.records(step=step)
     if not records:
@@ -147,7 +103,7 @@ def rollout_show(
         for parent in first.parents:
             typer.echo(f"  exemplar {parent}")
         for record in members:
-            typer.echo(f"  {_line(record)}")
+            typer.echo(f"  {record_line(record)}")
             # An answer may hold anything, a terminal's control characters too.
             answer = visible(record.completion if full else _beginning(record.completion))
             typer.echo("\n".join(f"    | {line}" for line in answer.splitlines()))
@@ -194,22 +150,6 @@ def write_text(path: Path, text: str) -> None:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"{path}: cannot be written: {error.strerror}") from None
-
-
-def _line(record: Record) -> str:
-    """A record in one line: id, task, who, when in the run, verdict."""
-    from cluster.listings import visible
-
-    step = "" if record.step is None else f" step {record.step}"
-    note = _speedup(record) if record.verdict.is_correct else visible(record.verdict.message[:80])
-    return f"{record.record_id}  {record.task_name}  {record.source}{step}  {record.verdict.status}  {note}".rstrip()
-
-
-def _speedup(record: Record) -> str:
-    verdict = record.verdict
-    if verdict.speedup is None:
-        return str(verdict.status)
-    return f"{verdict.speedup:.2f}x [{verdict.speedup_low or 0:.2f}, {verdict.speedup_high or 0:.2f}]"
 
 
 def _beginning(text: str, lines: int = 6) -> str:

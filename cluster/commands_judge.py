@@ -63,38 +63,52 @@ def judge(
 
 
 def optimize(
-    task: TaskArgument,
+    target: Annotated[
+        str, typer.Argument(metavar="TARGET", help="A task file (any PyTorch op), a suite name, or a folder of tasks.")
+    ],
+    model: Annotated[
+        list[str] | None,
+        typer.Option(help='"local" (the default), "none", openai:NAME, or a Hugging Face folder. Repeatable.'),
+    ] = None,
+    base_url: Annotated[str, typer.Option(help="Endpoint of the openai: models.")] = "https://api.openai.com/v1",
+    api_key_env: Annotated[str, typer.Option(help="Environment variable that holds their key.")] = "OPENAI_API_KEY",
+    price: Annotated[
+        list[str] | None, typer.Option(help="[NAME=]IN/OUT: USD for a million tokens. Repeatable.")
+    ] = None,
     max_candidates: Annotated[int, typer.Option(min=1, help="Most candidates to ask for and judge.")] = 32,
     budget_minutes: Annotated[float | None, typer.Option(min=0.01, help="Stop after so long.")] = None,
+    budget_usd: Annotated[float | None, typer.Option(min=0, help="Ask no model for more than this.")] = None,
+    preset: Annotated[str | None, typer.Option(help="How to search: default, ai-cuda-engineer, cuda-l1, ...")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the last search of this task.")] = False,
     out: Annotated[
         Path | None, typer.Option(help="Where to write the best kernel; <task>_fast.py if left out.")
     ] = None,
-    model: Annotated[str, typer.Option(help='"local": the configured policy; or a Hugging Face folder.')] = "local",
     archive: Annotated[str | None, typer.Option(help="Database file or URL; runs/optimize/archive.db.")] = None,
     config: ConfigOption = None,
     overrides: SetOption = None,
 ) -> None:
-    """Look for a faster kernel for a task and write the best verified one as a stand-alone file.
+    """Look for a faster kernel and write the best verified one as a stand-alone file, with a one-page report.
 
-    Exit code 0: one was verified faster; 1: none was; 2: an error. Ctrl-C keeps everything that was judged.
+    Exit code 0: one was verified faster; 1: none was; 2: an error. Ctrl-C keeps everything; --resume goes on.
     """
+    from cluster.arguments import preset_overrides
     from cluster.config import load_config
-    from cluster.optimize import optimize_command
-    from tasks.loader import load_task
+    from cluster.optimize import Order, optimize_command, targets
 
-    chosen = load_config(config, overrides or [])
-    if model != "local":
-        chosen = chosen.model_copy(update={"model": chosen.model.model_copy(update={"path": model})})
-    raise typer.Exit(
-        optimize_command(
-            load_task(task),
-            chosen,
-            max_candidates=max_candidates,
-            budget_seconds=budget_minutes * 60 if budget_minutes else None,
-            out=out,
-            archive_url=archive,
-        )
+    order = Order(
+        models=tuple(model or ["local"]),
+        base_url=base_url,
+        api_key_env=api_key_env,
+        prices=tuple(price or ()),
+        max_candidates=max_candidates,
+        budget_usd=budget_usd,
+        budget_seconds=budget_minutes * 60 if budget_minutes else None,
+        resume=resume,
+        out=out,
+        archive_url=archive,
     )
+    chosen = load_config(config, [*preset_overrides(preset), *(overrides or [])])
+    raise typer.Exit(optimize_command(targets(target), chosen, order))
 
 
 @tasks_app.command("list")

@@ -15,9 +15,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from actors.settings import EvaluatorSettings, RolloutSettings, Timeouts
 from cluster.errors import ConfigError
+from cluster.stage_settings import SelfSupervisedSettings, SftSettings
 from judge.settings import JudgeSettings
 from learner.settings import LearnerSettings
-from search.settings import SearchSettings
+from search.settings import EvolutionSettings, SearchSettings
 from serving.settings import ServingSettings
 
 DEFAULT_PRESET = "cpu.toml"
@@ -37,6 +38,11 @@ class RunSettings(BaseModel):
     """Supervised passes over the expert kernels before the first contrastive step."""
     sft_batch: int = Field(8, ge=1)
     """Samples of one supervised update."""
+    max_staleness: int = Field(0, ge=0)
+    """Updates that a rollout's weights may be behind. 0 takes turns; n samples and judges the next n steps while the
+    learner works, step k always with the weights after update k - 1 - n, so that a run can be repeated."""
+    record_rollouts: bool = True
+    """Keep every answer with its logprobs and verdict in rollouts.jsonl (about 20 kB an answer of 700 tokens)."""
     min_free_disk_gb: float = Field(3.0, ge=0)
     """Refuse to start with less on the run's disk."""
 
@@ -76,9 +82,12 @@ class Config(BaseModel):
     tasks: TaskSettings = TaskSettings()
     judge: JudgeSettings = JudgeSettings()
     search: SearchSettings = SearchSettings()
+    evolution: EvolutionSettings = EvolutionSettings()
     rollout: RolloutSettings = RolloutSettings()
     evaluators: EvaluatorSettings = EvaluatorSettings()
     learner: LearnerSettings = LearnerSettings()
+    sft: SftSettings = SftSettings()
+    self_supervised: SelfSupervisedSettings = SelfSupervisedSettings()
     timeouts: Timeouts = Timeouts()
     tracking: TrackingSettings = TrackingSettings()
     serving: ServingSettings = ServingSettings()
@@ -113,6 +122,12 @@ def _check_lengths(config: Config, where: str) -> None:
         raise ConfigError(
             f"{where}: search.max_prompt_tokens ({prompt}) + rollout.max_tokens ({answer}) exceed "
             f"rollout.max_model_len ({context}): lower one or raise the last"
+        )
+    stale, kept = config.run.max_staleness, config.learner.keep_versions
+    if kept < stale + 2 and stale:
+        raise ConfigError(
+            f"{where}: learner.keep_versions ({kept}) is below run.max_staleness + 2 ({stale + 2}): a resumed run "
+            "could not find the weights that its rollouts began with; raise it"
         )
     longest = config.learner.micro_batch_tokens
     if longest < context:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from actors.types import JudgeJob, JudgeResult
-from archive.types import Record
+from archive.types import Record, software
+from cluster.recording import UNPARSED, Answer, ExpertVerdict, Group, Stage
 from cluster.run import Run
 from judge.types import Candidate, Status, Verdict
 from search.fingerprint import fingerprint
@@ -16,8 +17,6 @@ from tasks.errors import TaskError
 from tasks.experts import expert_kernels
 from tasks.types import Task
 
-UNPARSED = "unparsed"
-"""Flag of a record whose completion held no candidate."""
 COPY = "copy"
 """Flag of a record whose code some earlier record of the task has already: that record's verdict is its verdict."""
 
@@ -37,16 +36,17 @@ def judge_experts(run: Run) -> None:
     """Judge the suite's expert kernels on this machine; those in the archive already are not judged again."""
     if not run.config.tasks.expert_records:
         return
-    jobs, kernels = [], {}
+    jobs, kernels, known = [], {}, []
     for task in run.tasks:
         for kernel in expert_kernels(task.name):
             record_id = _record_id(run, "expert", task.task_id, kernel.code)
+            known.append(record_id)
             if run.archive.get(record_id) is None:
                 kernels[record_id] = (task, kernel)
                 jobs.append(JudgeJob(job_id=record_id, task=task, candidate=Candidate(code=kernel.code)))
     if jobs:
         run.say(f"judging {len(jobs)} expert kernels")
-    for number, result in enumerate(run.session.evaluators.judge(jobs), start=1):
+    for number, result in enumerate(run.session.the_evaluators.judge(jobs), start=1):
         task, kernel = kernels[result.job.job_id]
         _raise_task_error(result)
         record = Record(
@@ -58,15 +58,42 @@ def judge_experts(run: Run) -> None:
             operator="expert",
             code=kernel.code,
             analysis=kernel.analysis,
+            software=software(),
             verdict=result.verdict,
         )
         run.archive.add(record)
         run.say(f"  {number}/{len(jobs)} {task.name} {kernel.quality}: {describe(result.verdict)}")
+    judged = [one for record_id in known if (one := run.archive.get(record_id)) is not None]
+    run.record(
+        *(ExpertVerdict(run_id=run.state.run_id, record_id=one.record_id, verdict=one.verdict) for one in judged)
+    )
+
+
+def groups_of(run: Run, stage: Stage, asked: Sequence[Asked], records: Sequence[Record]) -> list[Group]:
+    """What was asked and judged, one group a prompt, in the order in which it was asked."""
+    members: dict[str, list[tuple[Asked, Record]]] = {}
+    for a, record in zip(asked, records, strict=True):
+        members.setdefault(a.prompt.prompt_id, []).append((a, record))
+    return [
+        Group(
+            run_id=run.state.run_id,
+            stage=stage,
+            step=found[0][0].step,
+            task_name=found[0][0].task.name,
+            task_id=found[0][0].task.task_id,
+            prompt=found[0][0].prompt,
+            answers=tuple(
+                Answer(completion=a.completion, record_id=record.record_id, verdict=record.verdict)
+                for a, record in found
+            ),
+        )
+        for found in members.values()
+    ]
 
 
 def judge_step(run: Run, asked: Sequence[Asked]) -> list[Record]:
     """A record for each completion, in the same order; each is in the archive before this returns."""
-    known = _known_verdicts(run, {a.task.task_id for a in asked})
+    known = _known_verdicts(run, {a.task.task_id for a in asked}, max((a.step for a in asked), default=0))
     records: dict[str, Record] = {}
     waiting: dict[str, Asked] = {}
     twins: list[Asked] = []
@@ -89,7 +116,7 @@ def judge_step(run: Run, asked: Sequence[Asked]) -> list[Record]:
         if a.parsed.candidate is not None
     ]
     done = len(asked) - len(jobs) - len(twins)
-    for result in run.session.evaluators.judge(jobs):
+    for result in run.session.the_evaluators.judge(jobs):
         a = waiting[result.job.job_id]
         _raise_task_error(result)
         record = _keep(run, a, result.verdict)
@@ -112,12 +139,15 @@ def _raise_task_error(result: JudgeResult) -> None:
         raise TaskError(result.task_error)
 
 
-def _known_verdicts(run: Run, task_ids: set[str]) -> dict[tuple[str, str], Verdict | None]:
-    """Verdicts by (task_id, fingerprint): the same code is judged once, and its first writer has the credit."""
+def _known_verdicts(run: Run, task_ids: set[str], step: int) -> dict[tuple[str, str], Verdict | None]:
+    """Verdicts by (task_id, fingerprint): the same code is judged once, and its first writer has the credit.
+
+    Records of later steps are there when a run went back to an older checkpoint: they were not known at this step.
+    """
     known: dict[tuple[str, str], Verdict | None] = {}
     for task_id in task_ids:
         for record in run.archive.records(task_id=task_id):
-            if record.code and record.verdict.status is not Status.JUDGE_ERROR:
+            if record.code and record.verdict.status is not Status.JUDGE_ERROR and (record.step or 0) <= step:
                 known.setdefault((task_id, fingerprint(record.code)), record.verdict)
     return known
 
@@ -144,6 +174,10 @@ def _keep(run: Run, a: Asked, verdict: Verdict) -> Record:
         group_id=a.prompt.prompt_id,
         step=a.step,
         policy_version=a.completion.policy_version,
+        prompt="\n\n".join(message["content"] for message in a.prompt.messages),
+        prompt_tokens=len(a.completion.prompt_token_ids) or None,
+        completion_tokens=len(a.completion.token_ids) or None,
+        software=software(),
         verdict=verdict,
     )
     run.archive.add(record)

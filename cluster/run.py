@@ -11,6 +11,7 @@ from archive.store import Archive
 from archive.types import Record
 from cluster.config import Config
 from cluster.errors import ConfigError
+from cluster.recording import ExpertVerdict, Group, Recorder
 from cluster.run_folder import RunFolder, RunState
 from cluster.session import Say, Session
 from search.operators import build_prompt
@@ -45,6 +46,13 @@ class Run:
     probe_ids: tuple[int, ...]
     say: Say
     warnings: list[str] = field(default_factory=list)
+    recorder: Recorder | None = None
+    """None where nothing new is sampled."""
+
+    def record(self, *lines: Group | ExpertVerdict) -> None:
+        """Keeps them in rollouts.jsonl."""
+        if self.recorder is not None:
+            self.recorder.write(*lines)
 
     def take_warnings(self) -> list[str]:
         taken, self.warnings[:] = list(self.warnings), []
@@ -81,21 +89,39 @@ def exemplar_pool(archive: Archive, task: Task, before_step: int) -> list[Record
 
 
 def prompts_of_step(run: Run, step: int) -> list[tuple[Task, Prompt]]:
-    config, rng = run.config, step_rng(run.config.run.seed, step)
-    chosen = tasks_of_step(run.tasks, step, config.run.tasks_per_step, config.run.seed)
+    """The prompts of a contrastive step, each of another task."""
+    chosen = tasks_of_step(run.tasks, step, run.config.run.tasks_per_step, run.config.run.seed)
+    pools = [exemplar_pool(run.archive, task, step) for task in chosen]
+    return _prompts(run, f"s{step:04d}", chosen, pools, step_rng(run.config.run.seed, step))
+
+
+def prompts_of_round(run: Run, number: int) -> list[tuple[Task, Prompt]]:
+    """The prompts of a self-supervised round, which may show what earlier rounds found.
+
+    All rounds count as step 0 in the archive, before the first contrastive step; the group says which round it was.
+    """
+    seed, mark = run.config.run.seed, f"r{number:04d}"
+    chosen = tasks_of_step(run.tasks, number, run.config.self_supervised.tasks_per_round, seed)
+    pools = [[r for r in exemplar_pool(run.archive, task, 1) if (r.group_id or "") < mark] for task in chosen]
+    return _prompts(run, mark, chosen, pools, np.random.default_rng([seed, 5, number]))
+
+
+def _prompts(
+    run: Run, mark: str, chosen: list[Task], pools: list[list[Record]], rng: np.random.Generator
+) -> list[tuple[Task, Prompt]]:
     return [
         (
             task,
             build_prompt(
                 task,
-                exemplar_pool(run.archive, task, step),
-                config.search,
+                pool,
+                run.config.search,
                 rng,
-                prompt_id=f"s{step:04d}-{number}-{task.name}",
+                prompt_id=f"{mark}-{number}-{task.name}",
                 count_tokens=run.session.count_tokens,
             ),
         )
-        for number, task in enumerate(chosen)
+        for number, (task, pool) in enumerate(zip(chosen, pools, strict=True))
     ]
 
 

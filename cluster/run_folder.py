@@ -15,6 +15,7 @@ import fcntl
 import json
 import os
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -24,6 +25,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from archive.types import new_id
 from cluster.config import Config
 from cluster.errors import ConfigError
+from learner.types import WeightsVersion
 
 
 class RunState(BaseModel):
@@ -37,11 +39,24 @@ class RunState(BaseModel):
     """Supervised updates done."""
     step: int = 0
     """Contrastive steps done."""
+    rounds: int = 0
+    """Self-supervised rounds done."""
     policy_version: int = 0
     checkpoint: str | None = None
-    """Folder under checkpoints/."""
+    """Folder under checkpoints/: policy, optimizer, reference, every rank's generators, with their SHA-256."""
     rewards: dict[str, Any] = Field(default_factory=dict)
     """State of the running reward statistics."""
+    frontier: int = 0
+    """Prompts dealt to contrastive steps that are done; the next one is dealt from here. What a prompt shows follows
+    from it, the seed and the archive: buckets and samplers hold no state of their own."""
+    archive_position: int = 0
+    """Records in the archive when this was written: fewer at a resume means that it was tampered with or lost."""
+    published: dict[int, WeightsVersion] = Field(default_factory=dict)
+    """Weights by the contrastive step after which they were published, as many as stale rollouts may still need."""
+    line: dict[str, Any] = Field(default_factory=dict)
+    """The last update's line of metrics.jsonl, in case a kill came before it was written there."""
+    source: str = ""
+    """What the run works from when it is not an engine: kind and SHA-256 of a recording."""
     finished: bool = False
 
 
@@ -64,17 +79,39 @@ class RunFolder:
         return self.path / "weights"
 
     def write_state(self, state: RunState) -> None:
-        _write_atomically(self.path / "state.json", state.model_dump_json(indent=1))
+        """Replace the manifest; before it, the copy that stays beside the checkpoint it names."""
+        text = state.model_dump_json(indent=1)
+        if state.checkpoint:
+            _write_atomically(self.checkpoints / f"{state.checkpoint}.json", text)
+        _write_atomically(self.path / "state.json", text)
+
+    def older_states(self, state: RunState) -> list[RunState]:
+        """The manifests before this one whose checkpoints are kept, the newest first; unreadable ones are left out."""
+        found = []
+        for path in self.checkpoints.glob("v*.json"):
+            try:
+                older = RunState.model_validate_json(path.read_text())
+            except (OSError, ValidationError):
+                continue
+            if older.run_id == state.run_id and older.policy_version < state.policy_version:
+                found.append(older)
+        return sorted(found, key=lambda one: one.policy_version, reverse=True)
 
     def close(self) -> None:
         self.lock.close()
 
 
-def open_run(config: Config, *, fresh: bool = False) -> tuple[RunFolder, RunState, str]:
+def open_run(
+    config: Config, *, fresh: bool = False, source: str = "", run_id: str = ""
+) -> tuple[RunFolder, RunState, str]:
     """Choose the folder to work in.
 
     An unfinished run of the same configuration is continued, a finished one too when run.steps asks for more; any
     other is left alone and a new folder (<name>-2, -3, ...) started.
+
+    Args:
+        source: what a new run works from, RunState.source; a run from another one is not continued.
+        run_id: of a new run; a random one if left out.
 
     Returns the folder, its state, and the one line that tells the user which it was.
     Raises ConfigError when the disk is full, the folder cannot be written or another driver holds it.
@@ -91,21 +128,23 @@ def open_run(config: Config, *, fresh: bool = False) -> tuple[RunFolder, RunStat
         path = root / name
         if not (path / "state.json").exists():
             folder = _claim(path)
-            state = RunState()
+            state = RunState(source=source, **({"run_id": run_id} if run_id else {}))
             _write_atomically(path / "config.json", config.model_dump_json(indent=1))
             folder.write_state(state)
             return folder, state, f"{last_reason}starting a new run in {_short(path)}"
-        state = _read_state(path)
+        state, note = _read_state(path)
         if fresh:
             last_reason = "as asked, "
         elif state.finished and state.step >= config.run.steps:
             last_reason = f"{_short(path)} is finished, "
+        elif state.source != source:
+            last_reason = f"{_short(path)} works from something else, "
         elif not _same_config(path, config):
             last_reason = f"{_short(path)} has another configuration, "
         else:
             _write_atomically(path / "config.json", config.model_dump_json(indent=1))
             done = f"{state.sft_updates} supervised updates and {state.step} of {config.run.steps} steps done"
-            return _claim(path), state, f"continuing {_short(path)}: {done} (--fresh starts anew)"
+            return _claim(path), state, f"{note}continuing {_short(path)}: {done} (--fresh starts anew)"
     raise ConfigError(f"{root} holds 10,000 runs named {config.run.name}: delete some or choose another run.name")
 
 
@@ -135,11 +174,20 @@ def _same_config(path: Path, config: Config) -> bool:
     return bool(before == now)
 
 
-def _read_state(path: Path) -> RunState:
+def _read_state(path: Path) -> tuple[RunState, str]:
+    """The manifest, or the newest copy of it beside a checkpoint, and what to say of that."""
     try:
-        return RunState.model_validate_json((path / "state.json").read_text())
+        return RunState.model_validate_json((path / "state.json").read_text()), ""
     except (OSError, ValidationError):
-        raise ConfigError(f"{path / 'state.json'}: unreadable; delete the folder or choose another run.name") from None
+        pass
+    copies = []
+    for file in (path / "checkpoints").glob("v*.json"):
+        with suppress(OSError, ValidationError):
+            copies.append(RunState.model_validate_json(file.read_text()))
+    if not copies:
+        raise ConfigError(f"{path / 'state.json'}: unreadable; delete the folder or choose another run.name")
+    newest = max(copies, key=lambda state: state.policy_version)
+    return newest, f"{_short(path / 'state.json')} is unreadable, its copy beside {newest.checkpoint} is used; "
 
 
 def _check_disk(root: Path, needed_gb: float) -> None:
@@ -154,6 +202,7 @@ def _check_disk(root: Path, needed_gb: float) -> None:
 def _write_atomically(path: Path, text: str) -> None:
     temporary = path.with_suffix(path.suffix + ".tmp")
     try:
+        path.parent.mkdir(exist_ok=True)
         with temporary.open("w") as file:
             file.write(text)
             file.flush()

@@ -27,18 +27,40 @@ ARCHIVE_FOLDER = "optimize"
 def serve_command(config: Config) -> int:
     """Serve until Ctrl-C or SIGTERM.
 
-    Raises ConfigError in one line when the port is taken; KeyboardInterrupt at the end.
+    Raises ConfigError in one line when the port is taken, or a key is needed and there is none; KeyboardInterrupt at
+    the end.
     """
     host, port = config.serving.host, config.serving.port
     reason = port_taken(host, port)
     if reason:
         raise ConfigError(f"port {port} on {host}: {reason}: choose another with --port")
+    _require_keys(config)
     with sigterm_as_interrupt():
         service = service_of(config)
         print("starting the judges and the rollout engine (vLLM): about a minute", flush=True)
         with ray_cluster(config):
             _serve(service, host, port)
     return 0
+
+
+def _require_keys(config: Config) -> None:
+    """A service for other machines that nobody can use is said at once, with the remedy."""
+    from archive.store import Archive
+    from serving.gate import LOOPBACK
+    from serving.keys import KeyStore
+
+    settings = config.serving
+    if settings.require_key == "never" or (settings.require_key == "auto" and settings.host in LOOPBACK):
+        return
+    archive = Archive(settings.archive or optimizer_archive(config))
+    try:
+        if not any(key.revoked_at is None for key in KeyStore(archive).all()):
+            raise ConfigError(
+                f"{settings.host}: a service that others reach asks for API keys, and there is none: make one with "
+                "`warpsmith keys create NAME`, or set serving.require_key=never behind a gateway that asks for its own"
+            )
+    finally:
+        archive.close()
 
 
 def _serve(service: Service, host: str, port: int) -> None:
@@ -53,7 +75,7 @@ def _serve(service: Service, host: str, port: int) -> None:
     try:
         serve.start(http_options=HTTPOptions(host=host, port=port), logging_config=quiet)
         serve.run(build_app(service), name=APP, route_prefix="/", logging_config=quiet)
-        print(f"serving on http://{host}:{port}: POST /v1/optimize, GET /healthz; Ctrl-C stops it", flush=True)
+        print(f"serving on http://{host}:{port}: a page there, the interface at /docs; Ctrl-C stops it", flush=True)
         while True:
             time.sleep(1)
     finally:
@@ -68,7 +90,8 @@ def service_of(config: Config) -> Service:
 
     return Service(
         model_dir=prepare_model(config.model.path),
-        archive_url=optimizer_archive(config),
+        model_name=config.serving.model_name or Path(config.model.path).name,
+        archive_url=config.serving.archive or optimizer_archive(config),
         seed=config.run.seed,
         serving=config.serving,
         rollout=config.rollout,

@@ -3,28 +3,72 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
+from actors.types import JudgeJob, JudgeResult
 from cluster.config import Config
 from cluster.watchdog import children, watchdog
-
-if TYPE_CHECKING:
-    from actors.pools import EvaluatorPool, LearnerClient, RolloutPool
+from learner.types import Sample, StepResult, WeightsVersion
+from search.types import Completion, Prompt
 
 Say = Callable[[str], None]
 
 
+class Rollouts(Protocol):
+    """What samples completions: actors.pools.RolloutPool, or a recording."""
+
+    def generate(self, prompts: Sequence[Prompt]) -> list[Completion]: ...
+
+
+class Evaluators(Protocol):
+    """What judges: actors.pools.EvaluatorPool, or a recording."""
+
+    def judge(self, jobs: Iterable[JudgeJob]) -> Iterator[JudgeResult]: ...
+
+
+class Learner(Protocol):
+    """What learns: actors.pools.LearnerClient, or the engine in this process."""
+
+    @property
+    def policy_version(self) -> int: ...
+    def step(self, samples: Sequence[Sample]) -> StepResult: ...
+    def sft_step(self, samples: Sequence[Sample]) -> StepResult: ...
+    def probe(self, token_ids: Sequence[int]) -> tuple[float, ...]: ...
+    def publish(self, folder: Path) -> WeightsVersion: ...
+    def save(self, folder: Path) -> None: ...
+    def load(self, folder: Path) -> None: ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class Session:
-    rollout: RolloutPool
-    evaluators: EvaluatorPool
-    learner: LearnerClient
+    """The three roles; one that a run does without is None, and asking for it then is a mistake of ours."""
+
+    rollout: Rollouts | None
+    evaluators: Evaluators | None
+    learner: Learner | None
     tokenizer: Any
     """The policy's Hugging Face tokenizer, for prompts' lengths and supervised samples."""
+    live: bool = True
+    """Whether an engine samples, which new weights must reach."""
+
+    @property
+    def the_rollout(self) -> Any:
+        assert self.rollout is not None, "this run samples nothing"
+        return self.rollout
+
+    @property
+    def the_evaluators(self) -> Evaluators:
+        assert self.evaluators is not None, "this run judges nothing"
+        return self.evaluators
+
+    @property
+    def the_learner(self) -> Learner:
+        assert self.learner is not None, "this run learns nothing"
+        return self.learner
 
     def count_tokens(self, text: str) -> int:
         return len(self.chat_ids(({"role": "user", "content": text},)))
@@ -65,8 +109,10 @@ def ray_cluster(config: Config) -> Iterator[None]:
 
 
 @contextmanager
-def open_session(config: Config, model_dir: Path, work_dir: Path, on_event: Say) -> Iterator[Session]:
-    """Start the three roles and close them on the way out, the failed start included."""
+def open_session(
+    config: Config, model_dir: Path, work_dir: Path, on_event: Say, *, learns: bool = True
+) -> Iterator[Session]:
+    """Start the three roles (two when it does not learn) and close them on the way out, the failed start included."""
     from transformers import AutoTokenizer
 
     from actors.pools import EvaluatorPool, LearnerClient, RolloutPool
@@ -77,17 +123,20 @@ def open_session(config: Config, model_dir: Path, work_dir: Path, on_event: Say)
         stack.callback(evaluators.close)
         rollout = RolloutPool(model_dir, config.rollout, config.timeouts, seed=config.run.seed, on_event=on_event)
         stack.callback(rollout.close)
-        learner = LearnerClient(
-            model_dir,
-            config.learner,
-            config.timeouts,
-            temperature=config.rollout.temperature,
-            work_dir=work_dir,
-            seed=config.run.seed,
-        )
-        stack.callback(learner.close)
+        learner = None
+        if learns:
+            learner = LearnerClient(
+                model_dir,
+                config.learner,
+                config.timeouts,
+                temperature=config.rollout.temperature,
+                work_dir=work_dir,
+                seed=config.run.seed,
+            )
+            stack.callback(learner.close)
         for part in (evaluators, rollout, learner):
-            part.wait_ready()
+            if part is not None:
+                part.wait_ready()
         yield Session(
             rollout=rollout,
             evaluators=evaluators,

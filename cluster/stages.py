@@ -1,31 +1,42 @@
-"""The stages of a run, each a function on the Run: restore the weights, supervised updates, contrastive steps."""
+"""The stages of a run, each a function on the Run: supervised updates, self-supervised rounds, contrastive steps."""
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from actors.sync import sync_weights
-from archive.types import Record
-from cluster.judging import COPY, Asked, judge_step, status_name
-from cluster.run import Run, exemplar_pool, metrics_of_group, prompts_of_step
-from judge.types import Status
-from learner.advantages import group_advantages
-from learner.rewards import raw_reward
-from learner.types import Sample
+from actors.types import SyncReport
+from cluster.batches import batch_hash, samples_of, score_groups
+from cluster.corpus import corpus_samples
+from cluster.judging import COPY, Asked, groups_of, judge_step
+from cluster.progress import commit, probe_metrics, sync
+from cluster.recording import Group, Stage
+from cluster.run import Run, exemplar_pool, metrics_of_group, prompts_of_round, prompts_of_step
+from learner.types import Sample, StepResult
+from search.fingerprint import fingerprint
 from search.operators import build_prompt, expert_completion
 from search.parser import parse
-from search.types import Completion
+from search.types import Completion, Prompt
+from tasks.types import Task
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+@dataclass(frozen=True, kw_only=True)
+class Collected:
+    """A step's judged groups, before they are scored."""
+
+    step: int
+    groups: list[Group]
+    seconds: dict[str, float] = field(default_factory=dict)
 
 
 @contextmanager
@@ -37,73 +48,38 @@ def clocked(seconds: dict[str, float], phase: str) -> Iterator[None]:
         seconds[phase] = seconds.get(phase, 0.0) + time.monotonic() - began
 
 
-def restore_weights(run: Run) -> None:
-    """Put the learner's weights into the engines: the checkpoint's after a resume, the model's own at the start.
-
-    Also the first comparison of engine and learner: a wrong model or a stale head is found before any work is done.
-    """
-    if run.state.checkpoint:
-        run.session.learner.load(run.folder.checkpoints / run.state.checkpoint)
-    sync(run)
-
-
-def sync(run: Run) -> Any:
-    return sync_weights(
-        run.session.learner,
-        run.session.rollout,
-        run.folder.weights,
-        run.probe_ids,
-        max_jump=run.config.rollout.max_probe_difference,
-    )
-
-
-def save_progress(run: Run, **changes: Any) -> None:
-    """Checkpoint the learner, then name the checkpoint in state.json: a kill between the two loses one update only."""
-    version = run.session.learner.policy_version
-    name = f"v{version:06d}"
-    if name != run.state.checkpoint:  # a step that changed no weights (all advantages 0, no KL) keeps the last one
-        run.session.learner.save(run.folder.checkpoints / name)
-    run.state = run.state.model_copy(
-        update={"checkpoint": name, "policy_version": version, "rewards": run.rewards.state(), **changes}
-    )
-    run.folder.write_state(run.state)
-    for old in sorted(run.folder.checkpoints.glob("v*"))[: -run.config.learner.keep_versions]:
-        if old.name != name:
-            shutil.rmtree(old, ignore_errors=True)
-
-
 def supervised_updates(run: Run) -> None:
-    """Show the policy the protocol: contrast prompts answered by the task's best expert kernel (stage `sft`)."""
+    """Show the policy the protocol (stage `sft`): the experts' answers to contrast prompts, then the corpus."""
     settings = run.config.run
-    samples = [sample for epoch in range(settings.sft_epochs) for sample in _expert_samples(run, epoch)]
-    batches = [samples[i : i + settings.sft_batch] for i in range(0, len(samples), settings.sft_batch)]
-    for number, batch in enumerate(batches, start=1):
+    experts = [sample for epoch in range(settings.sft_epochs) for sample in _expert_samples(run, epoch)]
+    batches = [(experts[i : i + settings.sft_batch], "experts") for i in range(0, len(experts), settings.sft_batch)]
+    batches += [(batch, "the corpus") for batch in corpus_samples(run)]
+    for number, (batch, writers) in enumerate(batches, start=1):
         if number <= run.state.sft_updates:
             continue
-        run.say(f"supervised update {number}/{len(batches)}: {len(batch)} answers by experts")
-        seconds: dict[str, float] = {}
-        before = run.session.learner.probe(run.probe_ids)
-        with clocked(seconds, "learn"):
-            result = run.session.learner.sft_step(batch)
-        with clocked(seconds, "sync"):
-            report = sync(run)
-        with clocked(seconds, "save"):
-            save_progress(run, sft_updates=number)
-        run.tracker.log(
-            {
-                "step": number,
-                "stage": "sft",
-                "policy_version": result.policy_version,
-                "learner": result.metrics,
-                **_probe_metrics(before, report),
-                "seconds": seconds,
-                "warnings": run.take_warnings(),
-                "time": datetime.now(UTC).isoformat(),
-            }
-        )
-        run.say(
-            f"  loss {result.metrics['loss']:.3f}, {seconds['learn']:.0f} s, weights version {result.policy_version}"
-        )
+        run.say(f"supervised update {number}/{len(batches)}: {len(batch)} answers by {writers}")
+        result, line = _supervised_update(run, batch)
+        commit(run, {"step": number, "stage": "sft", **line}, sft_updates=number)
+        seconds = line["seconds"]["learn"]
+        run.say(f"  loss {result.metrics['loss']:.3f}, {seconds:.0f} s, weights version {result.policy_version}")
+
+
+def _supervised_update(run: Run, batch: Sequence[Sample]) -> tuple[StepResult, dict[str, Any]]:
+    learner, seconds = run.session.the_learner, dict[str, float]()
+    before = learner.probe(run.probe_ids)
+    with clocked(seconds, "learn"):
+        result = learner.sft_step(batch)
+    with clocked(seconds, "sync"):
+        report = sync(run)
+    return result, {
+        "policy_version": result.policy_version,
+        "learner": result.metrics,
+        "batch": batch_hash(batch),
+        **probe_metrics(before, report),
+        "seconds": seconds,
+        "warnings": run.take_warnings(),
+        "time": datetime.now(UTC).isoformat(),
+    }
 
 
 def _expert_samples(run: Run, epoch: int) -> list[Sample]:
@@ -128,17 +104,27 @@ def _expert_samples(run: Run, epoch: int) -> list[Sample]:
     return [samples[i] for i in rng.permutation(len(samples))]
 
 
-def contrastive_step(run: Run) -> None:
-    """One step: ask, judge, learn, put the new weights into the engines, checkpoint (stage `contrastive`)."""
-    step, config = run.state.step + 1, run.config
+def collect(run: Run, stage: Stage, step: int) -> Collected:
+    """Ask and judge one step (a round of self_supervised); every record is in the archive when this returns."""
     seconds: dict[str, float] = {}
-    asked_tasks = prompts_of_step(run, step)
-    run.say(f"step {step}/{config.run.steps}: {', '.join(task.name for task, _ in asked_tasks)}")
+    prompts = prompts_of_step if stage == "contrastive" else prompts_of_round
+    asked_tasks = prompts(run, step)
+    of = run.config.run.steps if stage == "contrastive" else run.config.self_supervised.rounds
+    name = "step" if stage == "contrastive" else "round"
+    run.say(f"{name} {step}/{of}: {', '.join(task.name for task, _ in asked_tasks)}")
     with clocked(seconds, "rollout"):
-        completions = run.session.rollout.generate([prompt for _, prompt in asked_tasks])
+        completions = run.session.the_rollout.generate([prompt for _, prompt in asked_tasks])
     _say_rollout(run, completions, seconds["rollout"])
-    by_prompt = {prompt.prompt_id: (task, prompt) for task, prompt in asked_tasks}
-    asked = [
+    asked = _parsed(asked_tasks, completions, step if stage == "contrastive" else 0)
+    with clocked(seconds, "judge"):
+        records = judge_step(run, asked)
+    groups = groups_of(run, stage, asked, records)
+    return Collected(step=step, groups=[_at(group, step) for group in groups], seconds=seconds)
+
+
+def _parsed(asked: Sequence[tuple[Task, Prompt]], completions: Sequence[Completion], step: int) -> list[Asked]:
+    by_prompt = {prompt.prompt_id: (task, prompt) for task, prompt in asked}
+    return [
         Asked(
             task=by_prompt[completion.prompt_id][0],
             prompt=by_prompt[completion.prompt_id][1],
@@ -148,89 +134,114 @@ def contrastive_step(run: Run) -> None:
         )
         for completion in completions
     ]
-    with clocked(seconds, "judge"):
-        records = judge_step(run, asked)
-    samples, raw = samples_of_step(run, asked, records)
+
+
+def contrastive_step(
+    run: Run, collected: Collected | None = None, *, on_sync: Callable[[int, SyncReport], None] | None = None
+) -> None:
+    """One step: ask, judge, learn, put the new weights into the engines, checkpoint (stage `contrastive`).
+
+    Args:
+        collected: of the next step, where that has been asked and judged already.
+        on_sync: is given the step and the new weights, which are then published but not put into the engines.
+    """
+    step = run.state.step + 1
+    found = collected or collect(run, "contrastive", step)
+    seconds = dict(found.seconds)
+    groups = score_groups(found.groups, run.config.learner.reward, run.rewards, run.config.rollout.max_tokens)
+    run.record(*groups)
+    samples = samples_of(groups, run.config.learner.reward)
+    if run.session.learner is None:
+        commit(run, _line(groups, samples, step, seconds), step=step)
+        return
     before = run.session.learner.probe(run.probe_ids)
     with clocked(seconds, "learn"):
         result = run.session.learner.step(samples)
     with clocked(seconds, "sync"):
-        report = sync(run)
-    with clocked(seconds, "save"):
-        save_progress(run, step=step)
-    groups = {prompt_id: metrics_of_group(values) for prompt_id, values in raw.items()}
-    rewards = [value for values in raw.values() for value in values]
-    run.tracker.log(
-        {
-            "step": step,
-            "stage": "contrastive",
-            "policy_version": result.policy_version,
-            "reward_mean": float(np.mean(rewards)),
-            "groups": groups,
-            "speedup_best": _best_by_task(records),
-            "statuses": dict(Counter(status_name(record) for record in records)),
-            "copies": sum(COPY in record.verdict.flags for record in records),
-            "learner": result.metrics,
-            **_probe_metrics(before, report),
-            "tokens": {
-                "prompt": sum(len(a.completion.prompt_token_ids) for a in asked),
-                "completion": sum(len(a.completion.token_ids) for a in asked),
-            },
-            "seconds": seconds,
-            "warnings": run.take_warnings(),
-            "time": datetime.now(UTC).isoformat(),
-        }
-    )
+        report = sync(run, into_engines=on_sync is None)
+    line = _line(groups, samples, step, seconds) | {
+        "policy_version": result.policy_version,
+        "learner": result.metrics,
+        **probe_metrics(before, report),
+        "warnings": run.take_warnings(),
+    }
+    commit(run, line, version=report.version, step=step)
+    if on_sync is not None:
+        on_sync(step, report)  # only now: a rollout must not begin with weights that a resume would not know of
     run.say(
-        f"  mean reward {np.mean(rewards):.3f}; weights version {result.policy_version}; "
+        f"  mean reward {line['reward_mean']:.3f}; weights version {result.policy_version}; "
         + ", ".join(f"{phase} {value:.0f} s" for phase, value in seconds.items())
     )
 
 
-def samples_of_step(
-    run: Run, asked: Sequence[Asked], records: Sequence[Record]
-) -> tuple[list[Sample], dict[str, list[float]]]:
-    """Samples with their advantages, and the raw rewards by prompt. A judge_error is never a reward: it is left out."""
-    settings = run.config.learner.reward
-    groups: dict[str, list[tuple[Asked, float]]] = {}
-    for a, record in zip(asked, records, strict=True):
-        if record.verdict.status is Status.JUDGE_ERROR or not a.completion.token_ids:
-            continue
-        reward = raw_reward(status_name(record), record.score, settings.partial_credit)
-        groups.setdefault(a.prompt.prompt_id, []).append((a, reward))
-    samples: list[Sample] = []
-    for prompt_id, members in groups.items():
-        task_name = members[0][0].task.name
-        smoothed = run.rewards.smooth_group(task_name, [reward for _, reward in members])
-        advantages = group_advantages(np.asarray(smoothed, dtype=float), settings.advantage)
-        samples += [
-            Sample(
-                prompt_ids=a.completion.prompt_token_ids,
-                completion_ids=a.completion.token_ids,
-                behaviour_logprobs=a.completion.logprobs,
-                advantage=float(advantage),
-                policy_version=a.completion.policy_version,
-                group_id=prompt_id,
-            )
-            for (a, _), advantage in zip(members, advantages, strict=True)
-        ]
-    return samples, {prompt_id: [reward for _, reward in members] for prompt_id, members in groups.items()}
+def self_supervised_round(run: Run, collected: Collected | None = None) -> None:
+    """One round: ask, judge, learn from what is correct (stage `self_supervised`)."""
+    number, settings = run.state.rounds + 1, run.config.self_supervised
+    found = collected or collect(run, "self_supervised", number)
+    groups = score_groups(found.groups, run.config.learner.reward, run.rewards, run.config.rollout.max_tokens)
+    run.record(*groups)
+    samples = successes(groups, settings.max_kept)
+    line = _line(groups, samples, number, dict(found.seconds)) | {"stage": "self_supervised", "kept": len(samples)}
+    # All updates of a round are one commit: a kill among them goes back to the round's beginning.
+    for start in range(0, len(samples), settings.batch):
+        result, update = _supervised_update(run, samples[start : start + settings.batch])
+        line |= {"policy_version": result.policy_version, "learner": result.metrics}
+        line["seconds"] |= {name: line["seconds"].get(name, 0.0) + s for name, s in update["seconds"].items()}
+    commit(run, line | {"warnings": run.take_warnings()}, rounds=number)
+    run.say(f"  {len(samples)} correct answers kept of {sum(len(group.answers) for group in groups)}")
 
 
-def _best_by_task(records: Sequence[Record]) -> dict[str, float]:
+def successes(groups: Sequence[Group], max_kept: int) -> list[Sample]:
+    """Supervised samples of each group's distinct correct candidates, at most ``max_kept``, the fastest first."""
+    samples = []
+    for group in groups:
+        seen: set[str] = set()
+        for answer in sorted(group.answers, key=lambda a: (-a.verdict.score, a.completion.index)):
+            candidate = parse(answer.completion.text).candidate
+            if not answer.verdict.is_correct or candidate is None or not answer.counts:
+                continue
+            mark = fingerprint(candidate.code)
+            if mark not in seen and len(seen) < max_kept:
+                seen.add(mark)
+                samples.append(
+                    Sample(
+                        prompt_ids=answer.completion.prompt_token_ids,
+                        completion_ids=answer.completion.token_ids,
+                        policy_version=answer.completion.policy_version,
+                        group_id=group.prompt.prompt_id,
+                    )
+                )
+    return samples
+
+
+def _at(group: Group, step: int) -> Group:
+    return group if group.step == step else replace(group, step=step)
+
+
+def _line(groups: Sequence[Group], samples: Sequence[Sample], step: int, seconds: dict[str, float]) -> dict[str, Any]:
+    answers = [answer for group in groups for answer in group.answers]
+    raw = {group.prompt.prompt_id: [a.reward for a in group.answers if a.reward is not None] for group in groups}
+    rewards = [value for values in raw.values() for value in values]
     best: dict[str, float] = {}
-    for record in records:
-        if record.verdict.is_correct:
-            best[record.task_name] = max(best.get(record.task_name, 0.0), record.score)
-    return best
-
-
-def _probe_metrics(before: Sequence[float], report: Any) -> dict[str, float]:
+    for group in groups:
+        for answer in group.answers:
+            if answer.verdict.is_correct:
+                best[group.task_name] = max(best.get(group.task_name, 0.0), answer.verdict.score)
     return {
-        "probe_logprob_before": float(np.mean(before)),
-        "probe_logprob_after": float(np.mean(report.learner_logprobs)),
-        "probe_engine_after": float(np.mean(report.engine_logprobs[0])),
-        "probe_difference": report.difference,
+        "step": step,
+        "stage": "contrastive",
+        "reward_mean": float(np.mean(rewards)) if rewards else 0.0,
+        "groups": {prompt_id: metrics_of_group(values) for prompt_id, values in raw.items() if values},
+        "speedup_best": best,
+        "statuses": dict(Counter(answer.status for answer in answers)),
+        "copies": sum(COPY in answer.verdict.flags for answer in answers),
+        "batch": batch_hash(samples),
+        "tokens": {
+            "prompt": sum(len(answer.completion.prompt_token_ids) for answer in answers),
+            "completion": sum(len(answer.completion.token_ids) for answer in answers),
+        },
+        "seconds": seconds,
+        "time": datetime.now(UTC).isoformat(),
     }
 
 

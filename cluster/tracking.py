@@ -58,6 +58,25 @@ class FileMonitor:
         except OSError as error:
             raise ConfigError(f"{self._path}: cannot be written: {error.strerror}") from None
 
+    def undo(self, done: Mapping[str, int]) -> None:
+        """Take out the lines of steps beyond ``done``, by stage; other lines stay."""
+        lines = self._path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
+        kept = [line for line in lines if not _is_beyond(line, done)]
+        if len(kept) == len(lines):
+            return
+        temporary = self._path.with_suffix(".tmp")
+        try:
+            temporary.write_text("".join(kept), encoding="utf-8")
+            self._file.close()
+            temporary.replace(self._path)
+            self._file = self._path.open("a", encoding="utf-8")  # the old handle would write into a file without a name
+        except OSError as error:
+            raise ConfigError(f"{self._path}: cannot be written: {error.strerror}") from None
+
+    def has(self, stage: Any, step: Any) -> bool:
+        """Whether a line of this stage and step is there."""
+        return any((one.get("stage"), one.get("step")) == (stage, step) for one in read_metrics(self._path)[0])
+
     def close(self, *, exit_code: int) -> None:
         self._file.close()
 
@@ -78,7 +97,7 @@ class WandbMonitor:
     def __init__(self, run: Any, warn: Warn) -> None:
         self._run = run
         self._warn = warn
-        for stage in ("sft", "contrastive"):
+        for stage in ("sft", "self_supervised", "contrastive"):
             run.define_metric(f"{stage}/*", step_metric=f"{stage}/step")
 
     def log(self, line: Mapping[str, Any]) -> None:
@@ -105,6 +124,16 @@ class Tracker:
 
     def __init__(self, *monitors: Monitor) -> None:
         self._monitors = monitors
+
+    def undo(self, done: Mapping[str, int]) -> None:
+        """Take lines of steps beyond ``done`` (by stage) out of metrics.jsonl: they will be done again."""
+        for monitor in self._monitors:
+            if isinstance(monitor, FileMonitor):
+                monitor.undo(done)
+
+    def has(self, stage: Any, step: Any) -> bool:
+        """Whether metrics.jsonl holds the line of this update."""
+        return any(monitor.has(stage, step) for monitor in self._monitors if isinstance(monitor, FileMonitor))
 
     @classmethod
     def open(cls, config: Config, folder: Path, wandb_id: str, run_id: str, warn: Warn | None = None) -> Tracker:
@@ -146,6 +175,14 @@ def read_metrics(path: Path) -> tuple[list[dict[str, Any]], int]:
         else:
             unreadable += 1
     return lines, unreadable
+
+
+def _is_beyond(text: str, done: Mapping[str, int]) -> bool:
+    try:
+        line = json.loads(text)
+        return bool(line["step"] > done.get(line["stage"], line["step"]))
+    except (ValueError, KeyError, TypeError):
+        return False
 
 
 def flatten(line: Mapping[str, Any], prefix: str = "") -> dict[str, float]:

@@ -119,6 +119,8 @@ class Engine:
                 tis_cap=settings.tis_cap,
                 kl_coefficient=settings.kl_coefficient,
                 denominator=denominator,
+                ratio_level=settings.ratio_level,
+                sample_of=batch.sample_of,
             )
 
         with _timed(seconds, "train"):
@@ -129,6 +131,7 @@ class Engine:
             "samples": float(len(samples)),
             "samples_used": float(len(used)),
             "advantage_abs_mean": sum(abs(s.advantage) for s in samples) / len(samples),
+            "policy_age_mean": self.policy_version - sum(s.policy_version for s in samples) / len(samples),
             "policy_age_max": float(self.policy_version - min(s.policy_version for s in samples)),
         }
         return self._finish(metrics, batches, seconds, started)

@@ -6,7 +6,7 @@ Logits never exist whole: ``token_logprobs`` makes them for a chunk of tokens at
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -148,6 +148,8 @@ def policy_loss(
     tis_cap: float,
     kl_coefficient: float,
     denominator: float,
+    ratio_level: Literal["token", "sequence"] = "token",
+    sample_of: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, LossSums]:
     """Clipped surrogate with truncated importance sampling and KL to a reference policy.
 
@@ -158,6 +160,10 @@ def policy_loss(
 
         loss = sum_t [ -w_t min(r_t A_t, clip(r_t, 1 - low, 1 + high) A_t) + kl_coefficient k3_t ] / denominator
 
+    With ``ratio_level`` "sequence" all tokens of a completion share one ratio, ``exp`` of the mean of their log ratios
+    (GSPO, arXiv 2507.18071, eq. 7), so a completion is clipped whole or not at all. It lies far nearer to 1 than the
+    tokens' own ratios do: GSPO clips it at 3e-4 below and 4e-4 above.
+
     Args:
         logprobs: [N] float32, with gradient.
         old_logprobs: [N], of the learner's policy before the step; ``logprobs.detach()`` in the first pass.
@@ -165,8 +171,14 @@ def policy_loss(
         advantages: [N], of each token's completion.
         reference_logprobs: [N], or None without a KL term.
         denominator: completion tokens of the whole step over all micro batches and ranks.
+        sample_of: [N] int64, which completion a token belongs to, a completion's tokens side by side and all of them
+            here; needed by the sequence-level ratio only.
     """
-    ratio = torch.exp((logprobs - old_logprobs).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO))
+    log_ratio = logprobs - old_logprobs
+    if ratio_level == "sequence":
+        assert sample_of is not None, "the ratio of a sequence needs to know whose tokens are whose"
+        log_ratio = sequence_means(log_ratio, sample_of)
+    ratio = torch.exp(log_ratio.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO))
     clipped_ratio = ratio.clamp(1.0 - clip_low, 1.0 + clip_high)
     surrogate = torch.minimum(ratio * advantages, clipped_ratio * advantages)
 
@@ -199,6 +211,22 @@ def policy_loss(
         mismatch_max=float(gap.max()) if gap.numel() else 0.0,
     )
     return loss, sums
+
+
+def sequence_means(values: torch.Tensor, sample_of: torch.Tensor) -> torch.Tensor:
+    """Each token's value replaced by the mean over its completion; [N] -> [N], differentiable.
+
+    Split and added up part by part and not by ``index_add``, whose order of additions varies on a GPU.
+
+    Args:
+        sample_of: [N], equal for neighbours of one completion.
+    """
+    if not values.numel():
+        return values
+    _, counts = torch.unique_consecutive(sample_of, return_counts=True)
+    lengths: list[int] = counts.tolist()
+    means = torch.stack([part.mean() for part in values.split(lengths)])
+    return means.repeat_interleave(counts)
 
 
 def supervised_loss(logprobs: torch.Tensor, *, denominator: float) -> tuple[torch.Tensor, LossSums]:

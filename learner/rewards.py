@@ -35,6 +35,16 @@ def raw_reward(verdict_status: str, score: float, partial_credit: Mapping[str, f
     return float(partial_credit.get("parsed", 0.0))
 
 
+def overlong_penalty(length: int, max_tokens: int, buffer: int) -> float:
+    """0 for a completion of at most ``max_tokens - buffer`` tokens, falling in a line to -1 at ``max_tokens``.
+
+    DAPO's soft overlong punishment (arXiv 2503.14476, eq. 13), added to the raw reward before it is smoothed.
+
+    Example: ``overlong_penalty(96, max_tokens=128, buffer=64) == -0.5``
+    """
+    return min(max((max_tokens - buffer - length) / buffer, -1.0), 0.0)
+
+
 class RunningReward:
     """Smooths rewards per task: ``clip((r - mu) / sigma, -k, k)`` (CUDA-L1, section 3.4).
 

@@ -17,6 +17,14 @@ class RewardSettings(BaseModel):
     is 0. A policy too weak to write working kernels gets its first gradient from here ("parsed" is a candidate that
     did at least parse)."""
     advantage: Literal["grpo", "dr_grpo", "rloo"] = "grpo"
+    overlong: Literal["keep", "mask", "penalise"] = "keep"
+    """A completion that was cut at rollout.max_tokens: "keep" learns from it like any other, "mask" leaves it out of
+    the loss (its reward still counts in its group's mean), "penalise" takes up to ``overlong_penalty`` off the reward
+    of every completion longer than max_tokens - overlong_buffer (DAPO, arXiv 2503.14476, section 3.4)."""
+    overlong_buffer: int = Field(default=128, ge=1)
+    """Tokens before the limit over which the penalty grows from 0 to ``overlong_penalty``."""
+    overlong_penalty: float = Field(default=1.0, ge=0)
+    """On the scale of the speedup."""
 
 
 class LoraSettings(BaseModel):
@@ -48,6 +56,9 @@ class LearnerSettings(BaseModel):
     clip_low: float = Field(default=0.2, gt=0)
     clip_high: float = Field(default=0.28, gt=0)
     """Clip-higher (DAPO, section 3.1)."""
+    ratio_level: Literal["token", "sequence"] = "token"
+    """Whether each token has its own ratio (PPO) or all of a completion share one (GSPO, which wants clips near 3e-4).
+    They differ only with epochs above 1 or stale weights: in the first pass on-policy every ratio is 1."""
     kl_coefficient: float = Field(default=0.02, ge=0)
     """Weight of the k3 estimate of KL(policy || reference policy); 0 needs no reference policy."""
     tis_cap: float = Field(default=2.0, gt=0)
@@ -57,4 +68,6 @@ class LearnerSettings(BaseModel):
     threads: int = Field(default=0, ge=0)
     """Threads of one learner process on a CPU; 0 takes every core it may run on. Resuming bit for bit needs as many."""
     keep_versions: int = Field(default=2, ge=1)
-    """Published weights and checkpoints kept on disk."""
+    """Published weights and checkpoints kept on disk. With 1 a damaged one leaves none to go back to."""
+    keep_every: int = Field(default=0, ge=0)
+    """Checkpoints whose version is a multiple of it are kept for good; 0 keeps none."""

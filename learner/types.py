@@ -19,6 +19,8 @@ class Sample:
     policy_version: int = 0
     """Version of the weights that sampled it."""
     group_id: str = ""
+    truncated: bool = False
+    """Cut at the longest length allowed, before it ended of itself."""
 
 
 @dataclass(frozen=True, kw_only=True)

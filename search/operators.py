@@ -55,9 +55,15 @@ def build_prompt(
     Raises:
         SearchError: even the prompt without exemplars is too long, or the task admits no C++.
     """
-    count = count_tokens or _estimate_tokens
+    if settings.operator == "evolve":
+        from search.proposals import evolve_prompt  # it builds on this module
+
+        prompt = evolve_prompt(task, records, settings, rng, prompt_id=prompt_id, count_tokens=count_tokens)
+        if prompt is not None:
+            return prompt
+    count = count_tokens or estimate_tokens
     exemplars = sample_exemplars(records, settings, rng) if settings.operator == "contrast" else []
-    hardware = _hardware(exemplars or records)
+    hardware = hardware_of(exemplars or records)
     length = 0
     for shown in _fewer_and_fewer(exemplars):
         text = render(task, shown, hardware)
@@ -94,11 +100,12 @@ def _fewer_and_fewer(exemplars: list[Record]) -> Iterator[list[Record]]:
     yield []
 
 
-def _estimate_tokens(text: str) -> int:
+def estimate_tokens(text: str) -> int:
+    """How long a text is for a model whose tokenizer is not at hand."""
     return int(len(text) / CHARACTERS_PER_TOKEN) + 1
 
 
-def _hardware(records: Sequence[Record]) -> str:
+def hardware_of(records: Sequence[Record]) -> str:
     """The machine whose speedups are shown; without any, this one."""
     known = next((record.verdict.hardware for record in records if record.verdict.hardware.get("cpu")), {})
     cpu = known.get("cpu") or platform.processor() or platform.machine()

@@ -71,6 +71,18 @@ def parse(text: str) -> Parsed:
     )
 
 
+def check_code(code: str) -> tuple[Candidate | None, str]:
+    """The candidate that this code is, or None and the reason why it is none."""
+    notes: list[str] = []
+    code, reason = _check(_Block("python", code, 0, True), notes)
+    return (None, reason) if reason else (Candidate(code=code), "")
+
+
+def without_thinking(text: str) -> str:
+    """The text without what a model says to itself; unchanged when that does not end."""
+    return _without_thinking(_clean(text), [])[0]
+
+
 def _clean(text: str) -> str:
     """Lines that end with a newline, and only characters that every file and database can hold."""
     text = text.encode("utf-8", "replace").decode("utf-8")  # lone surrogates

@@ -1,7 +1,8 @@
 """The text of a prompt: one skeleton, whose wording is short because the smallest policy reads 2k tokens.
 
-Sections, in this order: task, reference code, previous implementations with their scores, protocol, requirements,
-restrictions. Nothing of a held-out variant appears in any of them.
+Sections, in this order: task, reference code, previous implementations with their scores, feedback of the judge,
+protocol, requirements, restrictions. Nothing of a held-out variant appears in any of them. Operators differ in their
+`Brief` only.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 from archive.types import Record
 from search.errors import SearchError
@@ -26,6 +29,20 @@ What limits the speed{contrast}.
 How the new kernel will be faster.
 ## Code
 One ```python block: the whole file."""
+
+_EDIT_PROTOCOL = """\
+Answer in three sections:
+## Performance analysis
+What limits the speed of the implementation above.
+## Algorithm design
+What to change, and why it will be faster.
+## Code
+One or more edits. SEARCH holds whole lines of the implementation above, exactly as they stand and found there once:
+<<<<<<< SEARCH
+lines to replace
+=======
+lines to put in their place
+>>>>>>> REPLACE"""
 
 _CONTRAST = ", and what makes some of the implementations above faster than others"
 
@@ -53,12 +70,30 @@ _NOT_SHOWN = frozenset(
 """Constants of a task file that say nothing about what to compute; three of them name held-out shapes."""
 
 
-def render(task: Task, exemplars: Sequence[Record], hardware: str) -> str:
+@dataclass(frozen=True, kw_only=True)
+class Brief:
+    """What an operator adds to the skeleton; the default adds nothing."""
+
+    goal: str = ""
+    """What is wanted of this answer, after the sentence that states the task."""
+    feedback: str = ""
+    """What the judge said, for its own section; left out when empty."""
+    titles: tuple[str, ...] = ()
+    """Headings of the exemplars in place of their speedups; as many as there are exemplars, or none."""
+    answer: Literal["file", "edit"] = "file"
+    """The whole file, or search/replace blocks on the last exemplar."""
+
+
+PLAIN = Brief()
+
+
+def render(task: Task, exemplars: Sequence[Record], hardware: str, brief: Brief = PLAIN) -> str:
     """The prompt for a task.
 
     Args:
         exemplars: shown in this order (the slowest first); without any, the section is left out.
         hardware: what the candidate will run on, such as "an Intel Xeon, 2 threads".
+        brief: what the operator wants beyond that.
 
     Raises SearchError for a task that admits no C++.
     """
@@ -67,11 +102,16 @@ def render(task: Task, exemplars: Sequence[Record], hardware: str) -> str:
             f"{task.where}: candidates may use {', '.join(task.backends)} only, prompts ask for C++; "
             'add "cpp" to its BACKENDS'
         )
+    titles = brief.titles or tuple(f"Speedup {record.score:.2f}x" for record in exemplars)
+    shown = [_implementation(title, record) for title, record in zip(titles, exemplars, strict=True)]
+    protocol = _PROTOCOL.format(contrast=_CONTRAST if len(exemplars) > 1 else "")
+    goal = f" {brief.goal}" if brief.goal else ""
     sections = [
-        ("# Task", _TASK.format(hardware=hardware, shapes=_shapes(task))),
+        ("# Task", _TASK.format(hardware=hardware, shapes=_shapes(task)) + goal),
         ("# Reference code", fenced(reference_code(task.source))),
-        ("# Previous implementations", "\n".join(_implementation(record) for record in exemplars)),
-        ("# Protocol", _PROTOCOL.format(contrast=_CONTRAST if len(exemplars) > 1 else "")),
+        ("# Previous implementations", "\n".join(shown)),
+        ("# Feedback", brief.feedback),
+        ("# Protocol", _EDIT_PROTOCOL if brief.answer == "edit" else protocol),
         ("# Requirements", _REQUIREMENTS),
         ("# Restrictions", _RESTRICTIONS),
     ]
@@ -92,7 +132,12 @@ def reference_code(source: str) -> str:
         while first > 0 and lines[first - 1].lstrip().startswith("#"):
             first -= 1
         lines[first:last] = [""] * (last - first)
-    return _squeeze(lines)
+    return squeeze(lines)
+
+
+def shown_code(record: Record) -> str:
+    """A record's code as prompts show it."""
+    return squeeze(record.code.splitlines())
 
 
 def fenced(code: str) -> str:
@@ -108,7 +153,7 @@ def _is_description(node: ast.stmt) -> bool:
     return bool(names & _NOT_SHOWN)
 
 
-def _squeeze(lines: Sequence[str]) -> str:
+def squeeze(lines: Sequence[str]) -> str:
     """The lines with at most one empty line between two others, for the tokens' sake."""
     kept: list[str] = []
     for line in lines:
@@ -117,8 +162,8 @@ def _squeeze(lines: Sequence[str]) -> str:
     return "\n".join(kept).strip("\n")
 
 
-def _implementation(record: Record) -> str:
-    return f"## Speedup {record.score:.2f}x\n{fenced(_squeeze(record.code.splitlines()))}"
+def _implementation(title: str, record: Record) -> str:
+    return f"## {title}\n{fenced(shown_code(record))}"
 
 
 def _shapes(task: Task) -> str:

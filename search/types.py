@@ -20,6 +20,10 @@ class Prompt:
     """OpenAI chat form: ({"role": "user", "content": ...},)."""
     exemplar_ids: tuple[str, ...] = ()
     """record_ids of the exemplars shown."""
+    edits: str = ""
+    """The code that the answer's search/replace blocks change; empty when the answer is a whole file."""
+    model: str = "policy"
+    """Which model is asked."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +43,9 @@ class Completion:
     """"stop", "length" when cut, or "refused" when the prompt left no room for an answer."""
     policy_version: int = 0
     reason: str = ""
-    """Why it was refused, in one line; empty otherwise."""
+    """Why it was refused or lost, in one line; empty otherwise."""
+    model: str = "policy"
+    """Who wrote it; the source of its record."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,27 +1,27 @@
-"""The HTTP service on Ray Serve: POST /v1/optimize, GET /healthz.
+"""The service on Ray Serve: three deployments.
 
-    curl -s http://127.0.0.1:8000/v1/optimize -d '{"task_name": "softmax", "max_candidates": 4}'
-
-Two deployments. The *front* checks requests, says 503 when enough are waiting, and answers /healthz at any time. The
-*optimizer* holds the rollout engine, the judges and the archive, and works on one request after the other, since a
-timing must have the machine to itself. Errors are {"error": "one line"} with a status of 4xx or 5xx.
+The *front* speaks HTTP (serving/api.py) and answers /healthz at any time. The *policy* holds one vLLM engine a replica,
+for completions and for the searches alike; Ray Serve adds and removes replicas with the load where the settings allow.
+The *optimizer* holds the judges and works on jobs, one after the other, since a timing must have the machine to itself.
+Jobs, keys and records are in the archive's database, so any of the three may die and come back.
 """
 
 from __future__ import annotations
 
 import asyncio
-import threading
+import contextlib
+import logging
+import os
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fastapi import FastAPI, Request
-from fastapi.responses import JSONResponse
 from ray import serve
-from starlette.exceptions import HTTPException
 
-from serving.messages import OptimizeReply, OptimizeRequest, RequestError, parse_request, reply_of
-from warpsmith import WarpsmithError, __version__
+from serving.backend import BackendError, Health
+from serving.generation import Answer, Generation, Piece, Refusal
+from serving.messages import JudgeRequest
 
 if TYPE_CHECKING:
     from ray.serve import Application
@@ -30,11 +30,14 @@ if TYPE_CHECKING:
     from actors.settings import EvaluatorSettings, RolloutSettings, Timeouts
     from judge.settings import JudgeSettings
     from search.settings import SearchSettings
+    from search.types import Completion, Prompt
     from serving.settings import ServingSettings
 
-HEALTH_SECONDS = 5.0
-SPARE_REQUESTS = 16
-"""Requests that the front takes beyond those that may wait: health checks, and those that it refuses."""
+WEIGHTS_SECONDS = 1.0
+"""How often an engine looks whether there are other weights."""
+SPARE_REQUESTS = 64
+"""Requests that a deployment takes beyond those that the front lets in: health checks, and those that it refuses."""
+_log = logging.getLogger("warpsmith.serving")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +46,7 @@ class Service:
 
     model_dir: Path
     """What learner.pretrained.prepare_model returned."""
+    model_name: str
     archive_url: str
     seed: int
     serving: ServingSettings
@@ -53,156 +57,254 @@ class Service:
     timeouts: Timeouts
 
 
-@dataclass(frozen=True, kw_only=True)
-class Answer:
-    """Between the two deployments failures travel as values: Ray would wrap an exception into a page of text."""
+@serve.deployment(name="policy")
+class Policy:
+    """One engine."""
 
-    status: int
-    body: dict[str, Any]
+    # Ray Serve awaits it; the engine belongs to the event loop of the calls.
+    async def __init__(self, service: Service) -> None:  # type: ignore[misc]
+        from archive.store import Archive
+        from serving.policy import PolicyEngine
+        from serving.weights_board import WeightsBoard
+
+        self._engine: Any = None
+        self._engine = PolicyEngine(service.model_dir, service.rollout, seed=service.seed)
+        board = WeightsBoard(Archive(service.archive_url))
+        await self._take_weights(board)
+        self._watching = asyncio.create_task(self._watch(board))
+
+    async def complete(self, generation: Generation) -> list[Piece] | Refusal:
+        found: list[Piece] | Refusal = await self._engine.complete(generation)
+        return found
+
+    async def stream(self, generation: Generation) -> AsyncIterator[Piece | Refusal]:
+        async for piece in self._engine.stream(generation):
+            yield piece
+
+    async def sample(self, prompts: Sequence[Prompt]) -> list[Completion]:
+        found: list[Completion] = await self._engine.sample(prompts)
+        return found
+
+    async def version(self) -> int:
+        """The policy's version; answering is the sign of life."""
+        version: int = self._engine.policy_version
+        return version
+
+    async def check_health(self) -> None:
+        await self._engine.check_health()
+
+    async def _watch(self, board: Any) -> None:
+        while True:
+            await asyncio.sleep(WEIGHTS_SECONDS)
+            try:
+                await self._take_weights(board)
+            except Exception as error:  # weights that vanished, a database that is away: the old ones serve on
+                _log.error("weights: %s", " ".join(str(error).split()))
+
+    async def _take_weights(self, board: Any) -> None:
+        version = await asyncio.to_thread(board.current)
+        engine = self._engine
+        if version and (version.policy_version, version.sha256) != (engine.policy_version, engine.weights_sha256):
+            await engine.load_weights(version)
+
+    def __del__(self) -> None:
+        if self._engine is not None:
+            self._engine.close()
+
+
+class ServedRollout:
+    """The policy's replicas as a search sees them (serving.optimizer.Rollout); for a thread of its own."""
+
+    def __init__(self, policy: DeploymentHandle, service: Service) -> None:
+        from transformers import AutoTokenizer
+
+        self._policy, self._timeouts = policy, service.timeouts
+        self._retries = service.rollout.max_retries
+        self._tokenizer: Any = AutoTokenizer.from_pretrained(service.model_dir)
+
+    def generate(self, prompts: Sequence[Prompt]) -> list[Completion]:
+        """As RolloutPool.generate; prompts go to replicas one by one. Raises ActorError when none answers."""
+        from actors.errors import ActorError
+
+        answers: dict[str, list[Completion]] = {}
+        for attempt in range(self._retries + 1):
+            waiting = {
+                prompt.prompt_id: self._policy.sample.remote([prompt])
+                for prompt in prompts
+                if prompt.prompt_id not in answers
+            }
+            failure = ""
+            for prompt_id, response in waiting.items():
+                try:
+                    answers[prompt_id] = response.result(timeout_s=self._timeouts.rollout)
+                except Exception as error:  # a lost replica shows as one of many of Ray's errors
+                    failure = type(error).__name__
+                    _log.error("prompt %s, attempt %d: %s", prompt_id, attempt + 1, failure)
+            if not failure:
+                return [completion for prompt in prompts for completion in answers[prompt.prompt_id]]
+        raise ActorError(f"no engine of the policy answered ({failure}), {self._retries + 1} times")
+
+    def count_tokens(self, messages: Sequence[Mapping[str, str]]) -> int:
+        """Tokens of a chat as the engine would be given it."""
+        encoded = self._tokenizer.apply_chat_template(
+            [dict(message) for message in messages], add_generation_prompt=True, return_dict=True
+        )
+        return len(encoded["input_ids"])
 
 
 @serve.deployment(name="optimizer")
 class Optimizer:
-    """Searches, one at a time. Its pools are its own: they end with it."""
+    """Works on jobs, and lets the judges answer /v1/judge in between. Its pool is its own: it ends with it."""
 
-    def __init__(self, service: Service) -> None:
-        from actors.pools import EvaluatorPool, RolloutPool
+    def __init__(self, service: Service, policy: DeploymentHandle) -> None:
+        from actors.pools import EvaluatorPool
         from archive.store import Archive
+        from archive.types import new_id
+        from serving.job_runner import JobRunner
+        from serving.job_store import JobStore
         from serving.optimizer import Workbench
+        from serving.shared_judges import SharedJudges
 
+        settings = service.serving
+        archive = Archive(service.archive_url)
         self._evaluators = EvaluatorPool(service.judge, service.evaluators, service.timeouts)
-        self._rollout = RolloutPool(service.model_dir, service.rollout, service.timeouts, seed=service.seed)
         self._evaluators.wait_ready()
-        self._rollout.wait_ready()
-        self._bench = Workbench(
-            rollout=self._rollout,
-            evaluators=self._evaluators,
-            archive=Archive(service.archive_url),
+        self._judges = SharedJudges(self._evaluators)
+        bench = Workbench(
+            rollout=ServedRollout(policy, service),
+            evaluators=self._judges,
+            archive=archive,
             search=service.search,
-            prompts_per_round=service.rollout.actors,
+            prompts_per_round=settings.policy_replicas_max,
             seed=service.seed,
         )
-        self._turn = asyncio.Lock()
+        self._runner = JobRunner(
+            bench,
+            JobStore(archive, lease_seconds=settings.job_lease_seconds, most_attempts=settings.job_attempts),
+            worker=f"{os.uname().nodename[:20]}-{os.getpid()}-{new_id()[:8]}",
+            lease_seconds=settings.job_lease_seconds,
+            keep_jobs=settings.keep_jobs,
+        )
+        self._runner.start()
 
-    async def optimize(self, request: OptimizeRequest) -> Answer:
-        """The answer to a checked request. When the client goes away the search stops at its next verdict."""
-        stop = threading.Event()
-        async with self._turn:
-            work = asyncio.ensure_future(asyncio.to_thread(self._optimize, request, stop))
-            try:
-                return await asyncio.shield(work)
-            except asyncio.CancelledError:
-                stop.set()
-                await asyncio.wait([work])  # the pools serve one search at a time
-                raise
+    async def judge(self, request: JudgeRequest) -> Answer:
+        """The verdict on a posted candidate."""
+        return await asyncio.to_thread(self._judge, request)
 
-    def _optimize(self, request: OptimizeRequest, stop: threading.Event) -> Answer:
-        from search.errors import SearchError
-        from serving.optimizer import optimize_task
-        from tasks.errors import TaskError
-        from tasks.loader import parse_task, suite_task
+    def _judge(self, request: JudgeRequest) -> Answer:
+        from serving.judging import judge_answer
 
-        try:
-            # By name only from the suite: a path would let a client read this machine's files.
-            task = suite_task(request.task_name) if request.task_name else parse_task(request.task_source or "")
-            result = optimize_task(
-                task,
-                self._bench,
-                max_candidates=request.max_candidates or 1,
-                budget_seconds=request.budget_seconds,
-                should_stop=stop.is_set,
-            )
-        except (TaskError, SearchError) as error:  # the request's task cannot be used
-            return Answer(status=422, body={"error": " ".join(str(error).split())})
-        except WarpsmithError as error:
-            return Answer(status=500, body={"error": " ".join(str(error).split())})
-        return Answer(status=200, body=reply_of(result).model_dump(mode="json"))
+        return judge_answer(request, self._judges)
 
-    async def health(self) -> int:
-        """The policy's version; answering is the sign of life."""
-        return self._rollout.policy_version
+    async def alive(self) -> bool:
+        """Whether jobs are worked on and the judges can judge."""
+        return self._runner.is_alive() and not self._judges.broken
+
+    async def check_health(self) -> None:
+        if not self._runner.is_alive():
+            raise RuntimeError("the thread that works on jobs has ended")
+        if self._judges.broken:
+            raise RuntimeError(f"the judges are lost: {self._judges.broken}")
 
     def __del__(self) -> None:
-        for name in ("_rollout", "_evaluators"):
+        # Give the job in hand back first: the next process takes it up at once.
+        for name, end in (("_runner", "stop"), ("_judges", "close"), ("_evaluators", "close")):
             if hasattr(self, name):
-                getattr(self, name).close()
+                getattr(getattr(self, name), end)()
 
 
-api = FastAPI(title="warpsmith", version=__version__)
+class ServeBackend:
+    """The deployments as the front sees them (serving.backend.Backend)."""
+
+    def __init__(self, policy: DeploymentHandle, optimizer: DeploymentHandle) -> None:
+        self._policy, self._optimizer = policy, optimizer
+        self._streams = policy.options(stream=True)
+
+    async def complete(self, generation: Generation) -> list[Piece] | Refusal:
+        return await _answer(self._policy.complete.remote(generation), "the policy")
+
+    async def stream(self, generation: Generation) -> AsyncIterator[Piece | Refusal]:
+        pieces = self._streams.stream.remote(generation)
+        try:
+            async for piece in pieces:
+                yield piece
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            raise BackendError(f"the policy does not answer ({type(error).__name__}): try again") from None
+        finally:
+            with contextlib.suppress(Exception):
+                pieces.cancel()  # nothing where it has ended; else the engine stops writing
+
+    async def judge(self, request: JudgeRequest) -> Answer:
+        return await _answer(self._optimizer.judge.remote(request), "the judge")
+
+    async def health(self) -> Health:
+        version, alive = await asyncio.gather(
+            _answer(self._policy.version.remote(), "the policy"),
+            _answer(self._optimizer.alive.remote(), "the optimizer"),
+        )
+        return Health(policy_version=version, optimizer=alive)
 
 
-@api.exception_handler(RequestError)
-async def _say_request_error(request: Request, error: RequestError) -> JSONResponse:
-    return JSONResponse({"error": str(error)}, status_code=error.status)
+async def _answer(response: Any, who: str) -> Any:
+    try:
+        return await response
+    except asyncio.CancelledError:
+        with contextlib.suppress(Exception):
+            response.cancel()
+        raise
+    except Exception as error:  # a dead replica shows as one of many of Ray's errors
+        raise BackendError(f"{who} does not answer ({type(error).__name__}): try again") from None
 
 
-@api.exception_handler(HTTPException)
-async def _say_http_error(request: Request, error: HTTPException) -> JSONResponse:
-    return JSONResponse({"error": str(error.detail)}, status_code=error.status_code, headers=error.headers)
-
-
-async def read_body(request: Request, most: int) -> bytes:
-    """The body; RequestError 413 as soon as it is longer than `most` bytes, whatever its header says."""
-    body = b""
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > most:
-            raise RequestError(413, f"the body is longer than {most} bytes")
-    return body
-
-
-async def _value(response: Any) -> Any:
-    return await response
-
-
-# serve.ingress copies the routes when it decorates: what they use must stand above them.
 @serve.deployment(name="front")
-@serve.ingress(api)
+@serve.ingress()
 class Front:
     """Speaks HTTP."""
 
-    def __init__(self, optimizer: DeploymentHandle, settings: ServingSettings) -> None:
-        self._optimizer = optimizer
-        self._settings = settings
-        self._inside = 0
+    def __init__(self, service: Service, policy: DeploymentHandle, optimizer: DeploymentHandle) -> None:
+        self._service = service
+        self._backend = ServeBackend(policy, optimizer)
 
-    @api.post(
-        "/v1/optimize",
-        response_model=OptimizeReply,
-        openapi_extra={
-            "requestBody": {"content": {"application/json": {"schema": OptimizeRequest.model_json_schema()}}}
-        },
-    )
-    async def optimize(self, request: Request) -> JSONResponse:
-        """Look for a faster kernel for a task; only a verified one is returned."""
-        wanted = parse_request(await read_body(request, self._settings.max_body_bytes), self._settings)
-        if self._inside > self._settings.max_queued:
-            text = f"{self._inside} requests are being worked on or waiting: try again later"
-            return JSONResponse({"error": text}, status_code=503, headers={"Retry-After": "60"})
-        self._inside += 1
-        try:
-            answer = await self._optimizer.optimize.remote(wanted)
-        finally:
-            self._inside -= 1
-        return JSONResponse(answer.body, status_code=answer.status)
+    def __serve_build_asgi_app__(self) -> Any:
+        from archive.store import Archive
+        from serving.api import build_api
 
-    @api.get("/healthz")
-    async def healthz(self) -> JSONResponse:
-        """200 while the optimizer answers, 503 otherwise."""
-        try:
-            version = await asyncio.wait_for(_value(self._optimizer.health.remote()), HEALTH_SECONDS)
-        except Exception as error:  # a dead replica shows as one of many of Ray's errors
-            return JSONResponse({"status": "down", "error": type(error).__name__}, status_code=503)
-        return JSONResponse({"status": "ok", "policy_version": version, "requests": self._inside})
+        service = self._service
+        return build_api(
+            self._backend,
+            service.serving,
+            Archive(service.archive_url),
+            model_name=service.model_name,
+            model_dir=str(service.model_dir),
+        )
 
 
 def build_app(service: Service) -> Application:
     """The application, for ray.serve.run."""
-    inside = service.serving.max_queued + 1
-    optimizer = Optimizer.options(  # type: ignore[attr-defined]  # the decorator makes it a Deployment
-        max_ongoing_requests=inside + SPARE_REQUESTS,
-        ray_actor_options={"num_cpus": 0},
-        graceful_shutdown_timeout_s=service.timeouts.shutdown,
+    from serving.policy import policy_env
+
+    settings = service.serving
+    ending = service.timeouts.shutdown
+    ongoing = settings.max_completing + settings.max_judging + SPARE_REQUESTS
+    scale: dict[str, Any] = {"num_replicas": settings.policy_replicas_min}
+    if settings.policy_replicas_max > settings.policy_replicas_min:
+        scale = {
+            "autoscaling_config": {
+                "min_replicas": settings.policy_replicas_min,
+                "max_replicas": settings.policy_replicas_max,
+                "target_ongoing_requests": settings.policy_target_ongoing,
+            }
+        }
+    place = {"num_cpus": 0, "num_gpus": service.rollout.gpus, "runtime_env": {"env_vars": policy_env(service.rollout)}}
+    policy = Policy.options(  # type: ignore[attr-defined]  # the decorator makes it a Deployment
+        max_ongoing_requests=ongoing, ray_actor_options=place, graceful_shutdown_timeout_s=ending, **scale
     ).bind(service)
-    front = Front.options(max_ongoing_requests=inside + SPARE_REQUESTS, ray_actor_options={"num_cpus": 0})  # type: ignore[attr-defined]
-    return front.bind(optimizer, service.serving)
+    optimizer = Optimizer.options(  # type: ignore[attr-defined]
+        max_ongoing_requests=ongoing, ray_actor_options={"num_cpus": 0}, graceful_shutdown_timeout_s=ending
+    ).bind(service, policy)
+    front = Front.options(  # type: ignore[attr-defined]
+        max_ongoing_requests=4 * ongoing, ray_actor_options={"num_cpus": 0}, graceful_shutdown_timeout_s=ending
+    )
+    return front.bind(service, policy, optimizer)

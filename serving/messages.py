@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from archive.types import Record
+from serving.job_types import Job
 from serving.optimizer import OptimizeResult
 from serving.settings import ServingSettings
+
+_Body = TypeVar("_Body", bound=BaseModel)
 
 
 class RequestError(ValueError):
@@ -40,6 +43,49 @@ class OptimizeRequest(BaseModel):
         return self
 
 
+class JudgeRequest(BaseModel):
+    """Body of POST /v1/judge: a task as for /v1/optimize, and the candidate."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    task_source: str | None = None
+    task_name: str | None = None
+    code: str
+    """A Python file that defines ModelNew; it runs in the judge's sandbox only."""
+
+    @model_validator(mode="after")
+    def _one_task(self) -> JudgeRequest:
+        if (self.task_source is None) == (self.task_name is None):
+            raise ValueError("give either task_source or task_name")
+        return self
+
+
+class JobReply(BaseModel):
+    """A job as the service shows it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: str
+    state: str
+    """"queued", "running", "done", "failed" or "cancelled"."""
+    task_name: str
+    created_at: float
+    """Seconds since 1970."""
+    started_at: float | None = None
+    finished_at: float | None = None
+    attempts: int = 0
+    """Above 1 when a worker died and the search was taken up again."""
+    asked: int = 0
+    """Completions taken from the policy so far."""
+    max_candidates: int | None = None
+    budget_seconds: float | None = None
+    cancel_requested: bool = False
+    result: OptimizeReply | None = None
+    """When done."""
+    error: str | None = None
+    """One line, when failed."""
+
+
 class OptimizeReply(BaseModel):
     """The answer: a kernel only when it was verified to be right and, twice, to be faster."""
 
@@ -68,10 +114,7 @@ class OptimizeReply(BaseModel):
 
 def parse_request(body: bytes, settings: ServingSettings) -> OptimizeRequest:
     """The request with its limits filled in. Raises RequestError: 400 not JSON, 422 not what is asked for."""
-    try:
-        request = OptimizeRequest.model_validate_json(body)
-    except ValidationError as error:
-        raise _request_error(error.errors(include_url=False)[0]) from None
+    request = parse_body(OptimizeRequest, body)
     limits = {"max_candidates": settings.max_candidates, "budget_seconds": settings.budget_seconds}
     for key, most in limits.items():
         wanted = getattr(request, key)
@@ -81,11 +124,38 @@ def parse_request(body: bytes, settings: ServingSettings) -> OptimizeRequest:
     return request.model_copy(update=filled)
 
 
-def _request_error(first: Any) -> RequestError:
+def parse_body(kind: type[_Body], body: bytes) -> _Body:
+    """The body as a model. Raises RequestError: 400 not JSON, 422 not what is asked for."""
+    try:
+        return kind.model_validate_json(body)
+    except ValidationError as error:
+        raise _request_error(error.errors(include_url=False)[0], kind) from None
+
+
+def job_reply(job: Job) -> JobReply:
+    """A job as the service shows it."""
+    return JobReply(
+        id=job.job_id,
+        state=str(job.state),
+        task_name=job.task_name,
+        created_at=job.created_at,
+        started_at=job.started_at,
+        finished_at=job.finished_at,
+        attempts=job.attempts,
+        asked=job.asked,
+        max_candidates=job.request.get("max_candidates"),
+        budget_seconds=job.request.get("budget_seconds"),
+        cancel_requested=job.cancel_requested,
+        result=None if job.result is None else OptimizeReply.model_validate(job.result),
+        error=job.error or None,
+    )
+
+
+def _request_error(first: Any, kind: type[BaseModel]) -> RequestError:
     if first["type"] == "json_invalid":
         return RequestError(400, f"the body is not JSON: {first['ctx']['error']}")
     where = ".".join(str(part) for part in first["loc"])
-    known = ", ".join(OptimizeRequest.model_fields)
+    known = ", ".join(kind.model_fields)
     note = f"; known are {known}" if first["type"] == "extra_forbidden" else ""
     text = first["msg"].removeprefix("Value error, ")
     return RequestError(422, f"{where}: {text}{note}" if where else f"{text}{note}")

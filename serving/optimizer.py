@@ -23,6 +23,7 @@ from actors.types import JudgeJob, JudgeResult
 from archive.store import Archive
 from archive.types import Record, new_id
 from judge.types import Candidate, Status, Verdict
+from search.edits import parse_edit
 from search.fingerprint import fingerprint
 from search.operators import build_prompt
 from search.parser import parse
@@ -87,7 +88,7 @@ class OptimizeResult:
     """Of this search's own records, by status; "unparsed" for completions without a candidate."""
     seconds: float
     stopped_by: str
-    """"candidates", "budget" or "caller"."""
+    """"candidates", "budget" or "caller"; of evolution also "models" (none answers) or "exhausted" (nothing left)."""
 
 
 @dataclass(kw_only=True)
@@ -220,8 +221,8 @@ def _judge_completions(search: _Search, prompts: dict[str, Prompt], completions:
     known = _known(search)
     waiting: dict[str, list[tuple[Completion, Parsed]]] = {}
     for completion in completions:
-        parsed = parse(completion.text)
         prompt = prompts[completion.prompt_id]
+        parsed = parse_edit(completion.text, prompt.edits) if prompt.edits else parse(completion.text)
         if parsed.candidate is None:
             unparsed = Verdict(status=Status.COMPILE_ERROR, flags=(UNPARSED,), message=parsed.reason)
             _keep(search, prompt, completion, parsed, unparsed)
@@ -304,7 +305,7 @@ def _keep(search: _Search, prompt: Prompt, completion: Completion, parsed: Parse
         run_id=search.run_id,
         task_name=search.task.name,
         task_id=search.task.task_id,
-        source="policy",
+        source=completion.model,
         operator=prompt.operator,
         code=parsed.candidate.code if parsed.candidate else "",
         analysis=parsed.analysis,

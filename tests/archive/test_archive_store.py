@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy.dialects import postgresql
 
-from archive import store
+from archive import schema, store
 from archive.errors import ArchiveError
 from archive.store import Archive
 from archive.types import Record
@@ -149,7 +149,7 @@ def test_paths_and_urls_open_the_same_archive_and_make_its_folder(tmp_path: Path
 def test_sqlite_runs_with_a_write_ahead_log(archive: Archive) -> None:
     with sqlite3.connect(archive.url.database or "") as connection:
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-    with archive._connection() as live:
+    with archive.connection() as live:
         assert live.exec_driver_sql("PRAGMA synchronous").scalar() == 1
         assert live.exec_driver_sql("PRAGMA foreign_keys").scalar() == 1
         assert live.exec_driver_sql("PRAGMA busy_timeout").scalar() == store.BUSY_SECONDS * 1000
@@ -157,7 +157,7 @@ def test_sqlite_runs_with_a_write_ahead_log(archive: Archive) -> None:
 
 def test_the_tables_and_queries_are_valid_for_postgresql() -> None:
     dialect = postgresql.dialect()
-    ddl = "".join(str(sa.schema.CreateTable(table).compile(dialect=dialect)) for table in store._metadata.sorted_tables)
+    ddl = "".join(str(sa.schema.CreateTable(table).compile(dialect=dialect)) for table in schema.metadata.sorted_tables)
     assert "BIGSERIAL" in ddl
     assert "verdict JSON" in ddl
     assert "ON CONFLICT (record_id) DO NOTHING" in str(store._insert_if_absent("postgresql").compile(dialect=dialect))
@@ -196,7 +196,7 @@ def test_an_archive_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     with sqlite3.connect(path) as connection:
         connection.execute("UPDATE warpsmith_meta SET value = '7'")
     connection.close()
-    assert "schema version 7, this warpsmith reads 1" in refusal(path)
+    assert "schema version 7, this warpsmith reads 2" in refusal(path)
 
 
 def test_places_that_cannot_hold_an_archive_are_refused(tmp_path: Path) -> None:
@@ -290,9 +290,9 @@ def _writer(path: str, name: str, number: int) -> subprocess.Popen[str]:
 
 
 @pytest.mark.slow
-def test_eight_processes_write_a_new_archive_at_once_and_nothing_is_lost(tmp_path: Path) -> None:
+def test_sixteen_processes_write_a_new_archive_at_once_and_nothing_is_lost(tmp_path: Path) -> None:
     path = str(tmp_path / "shared.db")
-    writers = [_writer(path, str(number), 200) for number in range(8)]
+    writers = [_writer(path, str(number), 200) for number in range(16)]
     for process in writers:
         assert process.stdin is not None
         process.stdin.close()
@@ -302,8 +302,8 @@ def test_eight_processes_write_a_new_archive_at_once_and_nothing_is_lost(tmp_pat
         process.stdout.close()
         assert process.wait(120) == 0
     ids = [record.record_id for record in Archive(path).records()]
-    assert sorted(ids) == sorted(f"{writer}-{i}" for writer in range(8) for i in range(200))
-    for writer in range(8):
+    assert sorted(ids) == sorted(f"{writer}-{i}" for writer in range(16) for i in range(200))
+    for writer in range(16):
         own = [record_id for record_id in ids if record_id.startswith(f"{writer}-")]
         assert own == [f"{writer}-{i}" for i in range(200)], "each writer's records are in its order"
 

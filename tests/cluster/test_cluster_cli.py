@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -63,6 +64,9 @@ def test_version() -> None:
         (["report", "no-such-run"], "no-such-run: no such run"),
         (["report", "docs"], "not the folder of a run"),
         (["archive", "stats", "--archive", "no-such-run"], "no-such-run: no such run"),
+        (["train", "--rollout-only", "--replay", "x"], "exclude each other"),
+        (["train", "--learn-only", "no-such-run"], "no-such-run: cannot be read"),
+        (["train", "run.max_staleness=1"], "learner.keep_versions (2) is below run.max_staleness + 2 (3)"),
         (["rollout", "show", "no-such-run", "1"], "no-such-run: no such run"),
         (["submit", "configs/cpu.toml", "--address", "127.0.0.1:1"], "not a dashboard's address"),
         (["submit", "configs/cpu.toml", "--working-dir", "no-such-folder"], "no such folder"),
@@ -72,6 +76,22 @@ def test_version() -> None:
 )
 def test_an_error_of_use_is_one_line_and_exit_code_2(arguments: list[object], words: str) -> None:
     assert words in error_line(call(*arguments))
+
+
+def test_api_keys_are_made_listed_and_revoked(tmp_path: Path) -> None:
+    where = f"run.folder={tmp_path}"
+    made = call("keys", "create", "laptop", where, "--scope", "judge", "--per-minute", "7")
+    secret = made.stdout.strip()
+    assert re.fullmatch(r"wsk_[A-Za-z0-9_-]{43}", secret)
+    listed = call("keys", "list", where).stdout
+    assert "judge  7/min, 32 at a time  laptop" in listed
+    assert secret not in listed
+    assert call("keys", "revoke", listed.split()[0], where).returncode == 0
+    assert "revoked" in call("keys", "list", where).stdout
+    assert "unknown scope all" in error_line(call("keys", "create", "me", where, "--scope", "all"))
+    assert "no such key" in error_line(call("keys", "revoke", "1234", where))
+    asked = call("serve", "--host", "0.0.0.0", where)
+    assert "warpsmith keys create NAME" in error_line(asked)
 
 
 def test_a_candidate_that_is_not_text_is_an_error_of_use(tmp_path: Path) -> None:
@@ -284,6 +304,39 @@ def test_archive_counts_and_lists_what_is_there(a_run: Path) -> None:
     assert [json.loads(line)["record_id"] for line in wins] == ["a" * 32]
     assert call("archive", "query", "-a", a_run, "--step", 1).stdout.startswith("b" * 32)
     assert "there are win, correct" in error_line(call("archive", "query", "-a", a_run, "--status", "won"))
+
+
+@pytest.mark.slow
+def test_archives_are_merged_exported_imported_verified_and_cleaned(a_run: Path, tmp_path: Path) -> None:
+    whole = tmp_path / "whole.db"
+    assert "2 new of 2" in call("archive", "merge", a_run, "--into", whole).stdout
+    assert "0 new of 2" in call("archive", "merge", a_run, "--into", whole).stdout
+    verified = call("archive", "verify", "-a", whole)
+    assert (verified.returncode, verified.stdout) == (0, "2 records, 0 blobs: all whole\n")
+    assert "removed 0 blobs" in call("archive", "gc", "-a", whole).stdout
+    for schema in ([], ["--published"]):
+        written = call("archive", "export", tmp_path / f"out{len(schema)}", "-a", whole, *schema)
+        assert "2 records in " in written.stdout, written.stderr
+        assert (tmp_path / f"out{len(schema)}" / "README.md").is_file()
+    back = call("archive", "import", tmp_path / "out0", "--into", tmp_path / "back.db")
+    assert "2 new records, 2 in all" in back.stdout
+    missing = call("archive", "import", tmp_path / "nosuch.parquet", "--into", whole)
+    assert "not a Parquet file that can be read" in error_line(missing)
+    similar = call("archive", "query", "-a", whole, "--similar-to", EXAMPLE / "fast.py").stdout
+    assert similar.startswith("1.000  " + "a" * 32)
+    with sqlite3.connect(whole) as connection:
+        connection.execute("UPDATE records SET speedup = 9 WHERE record_id LIKE 'a%'")
+    connection.close()
+    damaged = call("archive", "verify", "-a", whole)
+    assert damaged.returncode == 1
+    assert "its status and speedup differ from its verdict's" in damaged.stdout
+
+
+def test_an_archive_becomes_a_site(a_run: Path, tmp_path: Path) -> None:
+    made = call("site", tmp_path / "site", "-a", a_run, "--title", "Mine")
+    assert "2 kernels, 1 tasks" in made.stdout, made.stderr
+    assert "Mine" in (tmp_path / "site" / "index.html").read_text()
+    assert "no earlier site" in error_line(call("site", a_run, "-a", a_run))
 
 
 def test_looking_for_an_archive_never_makes_one(tmp_path: Path) -> None:

@@ -124,3 +124,23 @@ def test_wandb_out_of_reach_is_one_warning_and_an_offline_run(tmp_path: Path) ->
     assert "logging offline" in line
     assert read_metrics(tmp_path / "metrics.jsonl")[0][0]["step"] == 1
     assert list(tmp_path.glob("wandb/offline-run-*-samerunid"))
+
+
+def test_undone_steps_are_taken_out_and_later_lines_still_reach_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "m.jsonl"
+    monitor = FileMonitor(path)
+    for stage, step in (("sft", 1), ("contrastive", 1), ("contrastive", 2), ("other", 9)):
+        monitor.log({"stage": stage, "step": step})
+    monitor.undo({"sft": 1, "contrastive": 1})
+    monitor.log({"stage": "contrastive", "step": 2, "again": True})
+    assert monitor.has("contrastive", 2)
+    assert not monitor.has("sft", 2)
+    monitor.close(exit_code=0)
+    lines, _ = read_metrics(path)
+    assert [(line["stage"], line["step"]) for line in lines] == [
+        ("sft", 1),
+        ("contrastive", 1),
+        ("other", 9),
+        ("contrastive", 2),
+    ]
+    assert lines[-1]["again"]

@@ -140,6 +140,26 @@ def test_a_run_completes_although_a_judge_is_killed_and_its_weights_really_chang
     assert again.wait() == 130
 
 
+def test_a_stream_with_real_engines_is_interrupted_cleanly_and_goes_on(
+    start: Callable[..., Train], tmp_path: Path
+) -> None:
+    names, stale = json.dumps(_two_tasks()), ("run.max_staleness=1", "learner.keep_versions=3", "run.steps=3")
+    train = start(f"tasks.names={names}", *stale)
+    train.wait_for("mean reward")
+    ours = descendants(train.process.pid)
+    train.process.send_signal(signal.SIGINT)
+    assert train.wait(60) == 130, train.output[-3000:]
+    assert not gone(ours, 10)
+    assert "Traceback" not in train.output
+    again = start(f"tasks.names={names}", *stale)
+    assert again.wait() == 0, again.output[-3000:]
+    assert "continuing" in again.output
+    steps = [line for line in lines(tmp_path / "runs" / "cpu") if line["stage"] == "contrastive"]
+    assert [line["step"] for line in steps] == [1, 2, 3]
+    # A random model's answers are all unparsed: no advantages, but a KL term, so each step makes a version.
+    assert all(line["learner"]["policy_age_max"] <= 1 for line in steps)  # type: ignore[index]
+
+
 def test_ctrl_c_loses_nothing_leaves_nothing_and_the_next_run_continues(
     start: Callable[..., Train], tmp_path: Path
 ) -> None:

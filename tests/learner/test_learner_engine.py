@@ -15,6 +15,7 @@ from safetensors.torch import load_file
 
 from learner.engine import Engine
 from learner.errors import LearnerError
+from learner.packing import pack
 from learner.settings import LearnerSettings, LoraSettings
 
 pytestmark = pytest.mark.slow
@@ -83,6 +84,21 @@ def test_learning_rate_zero_leaves_the_weights(start, make_samples):
     engine.step(make_samples())
     engine.sft_step(make_samples())
     assert engine.logprobs(probe) == before and engine.policy_version == 2
+
+
+def test_learning_rate_zero_keeps_the_mismatch_flat_over_fifty_steps(start, make_samples):
+    engine = start(lr=0.0)
+    engine._temperature = 1.0
+    samples = []
+    for sample in make_samples():
+        own = engine.logprobs([*sample.prompt_ids, *sample.completion_ids])[-len(sample.completion_ids) :]
+        samples.append(dataclasses.replace(sample, behaviour_logprobs=tuple(own)))
+    history = [engine.step(samples).metrics for _ in range(50)]
+    assert max(metrics["mismatch_max"] for metrics in history) < 1e-5
+    assert {metrics["mismatch_mean"] for metrics in history} == {history[0]["mismatch_mean"]}
+    assert min(metrics["effective_share"] for metrics in history) > 1 - 1e-6
+    # the samples stay of version 0 while the version counts up
+    assert [metrics["policy_age_max"] for metrics in history] == [float(age) for age in range(50)]
 
 
 @pytest.mark.parametrize("kl", [0.0, 0.5])
@@ -218,12 +234,21 @@ engine = Engine(Path(job["model"]), LearnerSettings.model_validate(job["settings
                 work_dir=Path(job["work"]), seed=0, **job.get("group", {}))
 if "load" in job:
     engine.load(Path(job["load"]))
+def trained():
+    return {name: p.detach().float().clone() for name, p in engine._policy.trainable().items()}
+
+before = trained()
 metrics = []
 for index, batch in enumerate(batches):
     metrics.append(engine.step(batch).metrics)
     if job.get("save_after") == index + 1:
         engine.save(Path(job["save"]))
 probe = engine.logprobs(list(range(3, 40)))
+if "trained" in job:  # in float32: published weights are bfloat16
+    from safetensors.torch import save_file
+    after = trained()
+    save_file({f"{when}/{n}": t for when, ts in (("before", before), ("after", after)) for n, t in ts.items()},
+              job["trained"])
 sha = engine.publish(Path(job["weights"])).sha256 if "weights" in job else ""
 print(json.dumps({"metrics": metrics, "probe": probe, "version": engine.policy_version, "sha256": sha}))
 engine.close()
@@ -288,23 +313,59 @@ def test_a_resumed_process_continues_bit_for_bit(tiny_dir, tmp_path, make_sample
     assert resumed["sha256"] == whole["sha256"]
 
 
-@pytest.mark.parametrize("stage", [1, 3])
-def test_two_ranks_learn_what_one_learns(tiny_dir, tmp_path, make_samples, stage):
-    # lots of three micro batches: one rank runs out before the other
-    batches = [[dataclasses.asdict(s) for s in make_samples(groups=7, size=3, seed=seed)] for seed in range(2)]
-    settings = BASE.model_copy(update={"zero_stage": stage}).model_dump(mode="json")
-    job = {"model": str(tiny_dir), "settings": settings, "batches": batches, "weights": str(tmp_path / "weights")}
+def _two_ranks_and_one(job: dict, tmp_path: Path) -> tuple[dict, dict, dict]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     ranks = [
         _spawn(
-            job | {"work": str(tmp_path / f"r{rank}"), "group": {"rank": rank, "world_size": 2, "master_port": port}}
+            job
+            | {"work": str(tmp_path / f"r{rank}"), "weights": str(tmp_path / "weights")}
+            | {"trained": str(tmp_path / f"rank{rank}.safetensors")}
+            | {"group": {"rank": rank, "world_size": 2, "master_port": port}}
         )
         for rank in range(2)
     ]
     first, second = [_result(process) for process in ranks]
-    alone = _result(_spawn(job | {"work": str(tmp_path / "alone"), "weights": str(tmp_path / "alone-weights")}))
+    alone = job | {"work": str(tmp_path / "alone"), "weights": str(tmp_path / "alone-weights")}
+    return first, second, _result(_spawn(alone | {"trained": str(tmp_path / "alone.safetensors")}))
+
+
+def _odd_batches(make_samples) -> list[list[dict]]:
+    # Of two numbers the sum does not depend on the order: only three micro batches and more can tell ranks from one.
+    # An odd number makes one rank run out before the other.
+    def odd_many(seed: int) -> list:
+        sizes = (make_samples(groups=groups, size=3, seed=seed) for groups in range(20, 40))
+        return next(s for s in sizes if len(pack(s, BASE.micro_batch_tokens)) in (5, 7))
+
+    batches = [odd_many(seed) for seed in range(2)]
+    return [[dataclasses.asdict(s) for s in batch] for batch in batches]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"lora": LoraSettings(rank=0), "zero_stage": 2, "lr": 1e-4}, {"ratio_level": "sequence", "epochs": 2}],
+    ids=["lora", "full-zero2", "sequence-two-epochs"],
+)
+def test_two_ranks_give_the_weights_of_one(tiny_dir, tmp_path, make_samples, changes):
+    settings = BASE.model_copy(update=changes).model_dump(mode="json")
+    job = {"model": str(tiny_dir), "settings": settings, "batches": _odd_batches(make_samples)}
+    first, second, alone = _two_ranks_and_one(job, tmp_path)
+    assert first["sha256"] == second["sha256"]
+    rank0, rank1, one = (load_file(tmp_path / f"{name}.safetensors") for name in ("rank0", "rank1", "alone"))
+    moved = max(float((one[n] - one[n.replace("after/", "before/")]).abs().max()) for n in one if n[0] == "a")
+    assert moved > settings["lr"]
+    assert rank0.keys() == one.keys()
+    for name, weights in one.items():
+        assert (rank0[name] == rank1[name]).all(), name
+        assert float((rank0[name] - weights).abs().max()) < 1e-6, name
+    assert first["metrics"][1]["tokens"] == alone["metrics"][1]["tokens"]
+
+
+def test_two_ranks_with_partitioned_weights_learn_what_one_learns(tiny_dir, tmp_path, make_samples):
+    settings = BASE.model_copy(update={"zero_stage": 3}).model_dump(mode="json")
+    job = {"model": str(tiny_dir), "settings": settings, "batches": _odd_batches(make_samples)}
+    first, second, alone = _two_ranks_and_one(job, tmp_path)
     assert first["sha256"] == second["sha256"]
     weights = [
         load_file(tmp_path / folder / "v000002" / "model.safetensors") for folder in ("weights", "alone-weights")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from learner.losses import LossSums, policy_loss, supervised_loss, token_logprobs
+from learner.losses import LossSums, policy_loss, sequence_means, supervised_loss, token_logprobs
 
 CLIPS = {"clip_low": 0.2, "clip_high": 0.28, "tis_cap": 2.0}
 
@@ -210,3 +210,138 @@ def test_supervised_loss_is_the_mean_negative_log_likelihood():
     loss, sums = supervised_loss(torch.tensor([-1.0, -3.0]), denominator=2.0)
     assert loss.item() == 2.0
     assert sums.metrics()["loss"] == 2.0
+
+
+def test_sequence_ratios_equal_numpy():
+    rng = np.random.default_rng(1)
+    lengths = [1, 7, 3, 12]
+    owner = np.repeat([5, 2, 9, 0], lengths)  # indices in the step's list come in any order
+    lp, old, behaviour = (rng.normal(-2, 0.3, owner.size) for _ in range(3))
+    advantages = np.repeat(rng.normal(size=4), lengths)
+    loss, sums = policy_loss(
+        torch.tensor(lp),
+        old_logprobs=torch.tensor(old),
+        behaviour_logprobs=torch.tensor(behaviour),
+        advantages=torch.tensor(advantages),
+        reference_logprobs=None,
+        kl_coefficient=0.0,
+        denominator=23.0,
+        ratio_level="sequence",
+        sample_of=torch.tensor(owner),
+        **CLIPS,
+    )
+    expected, clipped = 0.0, 0
+    for who in (5, 2, 9, 0):
+        rows = owner == who
+        ratio = np.prod(np.exp(lp - old)[rows]) ** (1 / rows.sum())  # the geometric mean
+        a = advantages[rows][0]
+        expected -= np.minimum(np.exp(old - behaviour)[rows], 2.0).sum() * min(ratio * a, np.clip(ratio, 0.8, 1.28) * a)
+        clipped += rows.sum() * ((a > 0 and ratio > 1.28) or (a < 0 and ratio < 0.8))
+    assert loss.item() == pytest.approx(expected / 23.0, rel=1e-9)
+    assert sums.metrics()["clip_share"] == pytest.approx(clipped / owner.size)
+
+
+def test_sequence_ratio_and_its_gradient_by_hand():
+    # two tokens with log ratios ln 1.1 and ln 1.21: the mean is ln 1.1 * 1.5, the ratio 1.1^1.5 = 1.153690
+    lp = torch.log(torch.tensor([1.1, 1.21])).requires_grad_()
+    loss, sums = policy_loss(
+        lp,
+        old_logprobs=torch.zeros(2),
+        behaviour_logprobs=torch.full((2,), math.nan),
+        advantages=torch.tensor([2.0, 2.0]),
+        reference_logprobs=None,
+        kl_coefficient=0.0,
+        denominator=1.0,
+        ratio_level="sequence",
+        sample_of=torch.tensor([4, 4]),
+        **CLIPS,
+    )
+    loss.backward()
+    assert loss.item() == pytest.approx(-2 * 2 * 1.153690, abs=1e-5)
+    # each token carries half of the log ratio, and two terms hold it: d loss = -2 * s * A / 2
+    assert lp.grad is not None
+    assert lp.grad.tolist() == pytest.approx([-2 * 1.153690, -2 * 1.153690], abs=1e-5)
+    assert sums.metrics()["ratio_mean"] == pytest.approx(1.153690, abs=1e-6)
+
+
+def test_means_over_completions_by_hand():
+    values = torch.tensor([1.0, 3.0, 5.0, 0.0, 4.0])
+    assert sequence_means(values, torch.tensor([0, 0, 1, 2, 2])).tolist() == [2.0, 2.0, 5.0, 2.0, 2.0]
+    assert sequence_means(values[:0], torch.tensor([], dtype=torch.int64)).shape == (0,)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "advantage", "slope"),
+    [(1.27, 1.0, 1.27), (1.29, 1.0, 0.0), (0.79, -1.0, 0.0), (0.81, -1.0, 0.81), (1.5, -1.0, 1.5), (0.5, 1.0, 0.5)],
+)
+def test_clip_higher_stops_the_gradient_only_past_its_own_side(ratio, advantage, slope):
+    lp = torch.tensor([math.log(ratio)], requires_grad=True)
+    loss, sums = policy_loss(
+        lp,
+        old_logprobs=torch.zeros(1),
+        behaviour_logprobs=torch.zeros(1),
+        advantages=torch.tensor([advantage]),
+        reference_logprobs=None,
+        kl_coefficient=0.0,
+        denominator=1.0,
+        **CLIPS,
+    )
+    loss.backward()
+    assert lp.grad is not None
+    assert lp.grad.item() == pytest.approx(-slope * advantage, abs=1e-6)
+    assert sums.clipped == float(slope == 0.0)
+
+
+def test_k3_is_unbiased_for_the_kl_and_its_gradient_by_hand():
+    # the mean of k3 over samples of p is KL(p || q) exactly, when it is taken over the whole distribution
+    p, q = np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.2, 0.6])
+    lp = torch.tensor(np.log(p), requires_grad=True)
+    k3 = []
+    for token in range(3):
+        _, sums = policy_loss(
+            lp[token : token + 1].detach(),
+            old_logprobs=lp[token : token + 1].detach(),
+            behaviour_logprobs=lp[token : token + 1].detach(),
+            advantages=torch.zeros(1),
+            reference_logprobs=torch.tensor(np.log(q))[token : token + 1],
+            kl_coefficient=1.0,
+            denominator=1.0,
+            **CLIPS,
+        )
+        k3.append(sums.kl)
+    assert float(p @ np.array(k3)) == pytest.approx(float((p * np.log(p / q)).sum()), abs=1e-12)
+    loss, _ = policy_loss(
+        lp[:1],
+        old_logprobs=lp[:1].detach(),
+        behaviour_logprobs=lp[:1].detach(),
+        advantages=torch.zeros(1),
+        reference_logprobs=torch.tensor(np.log(q))[:1],
+        kl_coefficient=1.0,
+        denominator=1.0,
+        **CLIPS,
+    )
+    loss.backward()
+    assert lp.grad is not None
+    assert lp.grad[0].item() == pytest.approx(1 - 0.2 / 0.5)  # d k3 / d lp = 1 - q / p
+
+
+def test_truncated_weights_and_effective_share_by_hand():
+    # gaps ln 4, 0, ln 0.5, unknown: weights 2 (cut from 4), 1, 0.5, 1
+    gaps = torch.tensor([math.log(4.0), 0.0, math.log(0.5), math.nan])
+    loss, sums = policy_loss(
+        torch.zeros(4),
+        old_logprobs=torch.zeros(4),
+        behaviour_logprobs=-gaps,
+        advantages=torch.ones(4),
+        reference_logprobs=None,
+        kl_coefficient=0.0,
+        denominator=1.0,
+        **CLIPS,
+    )
+    metrics = sums.metrics()
+    assert loss.item() == pytest.approx(-(2 + 1 + 0.5 + 1))
+    assert metrics["tis_mean"] == pytest.approx(3.5 / 3)
+    assert metrics["tis_truncated_share"] == pytest.approx(1 / 3)
+    assert metrics["effective_share"] == pytest.approx(3.5**2 / (3 * (4 + 1 + 0.25)))
+    assert metrics["mismatch_max"] == pytest.approx(math.log(4.0))
+    assert metrics["mismatch_mean"] == pytest.approx((math.log(4.0) + math.log(2.0)) / 3)

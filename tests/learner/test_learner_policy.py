@@ -6,6 +6,7 @@ import resource
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from learner.errors import LearnerError
 from learner.packing import pack, pack_text
@@ -13,6 +14,7 @@ from learner.policy import Policy
 from learner.publishing import publish
 from learner.settings import LearnerSettings, LoraSettings
 
+VOCABULARY = 97  # of tiny_dir
 LORA = LearnerSettings(lora=LoraSettings(rank=4, alpha=8.0), gradient_checkpointing=False)
 FULL = LearnerSettings(lora=LoraSettings(rank=0), gradient_checkpointing=False)
 
@@ -88,6 +90,33 @@ def test_checkpointing_changes_no_gradient(tiny_dir, make_samples):
         gradients.append([p.grad for p in policy.trainable().values()])
     for plain, checkpointed in zip(*gradients, strict=True):
         torch.testing.assert_close(plain, checkpointed, atol=1e-6, rtol=1e-5)
+
+
+class _Rows(TorchDispatchMode):
+    """Notes the most rows of any tensor as wide as the vocabulary that an operation gives."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.width, self.most = width, 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        for tensor in result if isinstance(result, tuple | list) else (result,):
+            if isinstance(tensor, torch.Tensor) and tensor.dim() > 1 and tensor.shape[-1] == self.width:
+                self.most = max(self.most, tensor.numel() // self.width)
+        return result
+
+
+@pytest.mark.parametrize("rank", [4, 0], ids=["lora", "full"])
+def test_logits_never_exist_whole(tiny_dir, make_samples, rank):
+    chunk = 32  # the hidden size too: the lm_head transposed is that high
+    settings = LearnerSettings(lora=LoraSettings(rank=rank), kl_coefficient=0.0, logits_chunk_tokens=chunk)
+    policy = Policy(tiny_dir, settings, seed=0)
+    (batch,) = pack(make_samples(groups=12), 4096)
+    assert len(batch.targets) > 3 * chunk
+    with _Rows(VOCABULARY) as rows:
+        policy(batch, 0.9).sum().backward()
+    assert rows.most == chunk
 
 
 def test_published_weights_are_pefts_own_merge(trained, tiny_dir, tmp_path):

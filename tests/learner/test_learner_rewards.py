@@ -7,7 +7,7 @@ import pytest
 
 from learner.advantages import group_advantages
 from learner.errors import LearnerError
-from learner.rewards import SIGMA_FLOOR, RunningReward, raw_reward
+from learner.rewards import SIGMA_FLOOR, RunningReward, overlong_penalty, raw_reward
 
 
 def test_smoothing_by_hand():
@@ -93,3 +93,23 @@ def test_advantages_sum_to_zero_and_ignore_a_shift(kind):
     advantages = group_advantages(rewards, kind)
     assert abs(advantages.sum()) < 1e-9
     np.testing.assert_allclose(group_advantages(rewards + 7.0, kind), advantages, atol=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_advantages_equal_another_way_of_computing_them(seed):
+    rng = np.random.default_rng(seed)
+    rewards = rng.gamma(1.0, 1.0, size=int(rng.integers(2, 17)))
+    size = len(rewards)
+    mean = sum(rewards) / size
+    spread = (sum((r - mean) ** 2 for r in rewards) / (size - 1)) ** 0.5
+    others = [np.delete(rewards, i).mean() for i in range(size)]
+    np.testing.assert_allclose(group_advantages(rewards, "grpo"), (rewards - mean) / (spread + 1e-6), rtol=1e-9)
+    np.testing.assert_allclose(group_advantages(rewards, "dr_grpo"), rewards - mean, atol=1e-12)
+    np.testing.assert_allclose(group_advantages(rewards, "rloo"), rewards - np.array(others), atol=1e-12)
+
+
+def test_the_penalty_of_long_answers_by_hand_and_by_interpolation():
+    assert [overlong_penalty(n, 128, 64) for n in (1, 64, 80, 96, 128, 500)] == [0.0, 0.0, -0.25, -0.5, -1.0, -1.0]
+    lengths = np.arange(1, 300)
+    expected = np.interp(lengths, [150, 200], [0.0, -1.0])
+    np.testing.assert_allclose([overlong_penalty(int(n), 200, 50) for n in lengths], expected, atol=1e-12)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -90,26 +89,6 @@ def test_without_a_win_no_code_is_returned() -> None:
     assert reply.record_id is None
     assert reply.message == "no candidate was verified faster; the best correct one: 0.90x"
     assert "none was correct" in reply_of(result(None)).message
-
-
-def test_a_long_body_is_refused_while_it_is_read() -> None:
-    from serving.app import read_body
-
-    class Endless:
-        """A request whose body never ends."""
-
-        read = 0
-
-        async def stream(self) -> Any:
-            while True:
-                self.read += 1
-                yield b"x" * 1000
-
-    endless = Endless()
-    with pytest.raises(RequestError) as caught:
-        asyncio.run(read_body(endless, 10_000))  # type: ignore[arg-type]
-    assert caught.value.status == 413
-    assert endless.read == 11
 
 
 def test_the_service_file_names_a_builder_that_exists_and_a_config_that_loads() -> None:

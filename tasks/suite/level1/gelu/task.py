@@ -7,7 +7,13 @@ VARIANTS = {
     "flat": {"ROWS": 8, "COLS": 8192},
     "odd": {"ROWS": 61, "COLS": 1031},
 }
+GPU_VARIANTS = {
+    "default": {"ROWS": 4096, "COLS": 4096},
+    "flat": {"ROWS": 8, "COLS": 1048576},
+    "odd": {"ROWS": 2053, "COLS": 4099},
+}
 HELD_OUT = ("odd",)
+BACKENDS = ("cpp", "cuda", "triton")
 
 
 class Model(torch.nn.Module):

@@ -8,7 +8,13 @@ VARIANTS = {
     "thin": {"M": 1024, "K": 256, "N": 3},
     "odd": {"M": 517, "K": 67, "N": 11},
 }
+GPU_VARIANTS = {
+    "default": {"M": 65536, "K": 512, "N": 8},
+    "thin": {"M": 131072, "K": 256, "N": 3},
+    "odd": {"M": 65537, "K": 131, "N": 11},
+}
 HELD_OUT = ("odd",)
+BACKENDS = ("cpp", "cuda", "triton")
 
 
 class Model(torch.nn.Module):

@@ -7,7 +7,13 @@ VARIANTS = {
     "narrow": {"ROWS": 1024, "COLS": 96},
     "odd": {"ROWS": 61, "COLS": 1031},
 }
+GPU_VARIANTS = {
+    "default": {"ROWS": 4096, "COLS": 2048},
+    "narrow": {"ROWS": 65536, "COLS": 96},
+    "odd": {"ROWS": 1021, "COLS": 2051},
+}
 HELD_OUT = ("odd",)
+BACKENDS = ("cpp", "cuda", "triton")
 
 
 class Model(torch.nn.Module):

@@ -7,7 +7,13 @@ VARIANTS = {
     "narrow": {"ROWS": 2048, "COLS": 80},
     "odd": {"ROWS": 61, "COLS": 1031},
 }
+GPU_VARIANTS = {
+    "default": {"ROWS": 8192, "COLS": 1024},
+    "narrow": {"ROWS": 131072, "COLS": 80},
+    "odd": {"ROWS": 2053, "COLS": 1031},
+}
 HELD_OUT = ("odd",)
+BACKENDS = ("cpp", "cuda", "triton")
 
 
 class Model(torch.nn.Module):

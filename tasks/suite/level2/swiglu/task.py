@@ -7,7 +7,13 @@ VARIANTS = {
     "narrow": {"ROWS": 1024, "HIDDEN": 88},
     "odd": {"ROWS": 61, "HIDDEN": 1031},
 }
+GPU_VARIANTS = {
+    "default": {"ROWS": 4096, "HIDDEN": 2048},
+    "narrow": {"ROWS": 65536, "HIDDEN": 88},
+    "odd": {"ROWS": 1021, "HIDDEN": 2051},
+}
 HELD_OUT = ("odd",)
+BACKENDS = ("cpp", "cuda", "triton")
 
 
 class Model(torch.nn.Module):

@@ -7,7 +7,13 @@ VARIANTS = {
     "short": {"TIME": 64, "DIM": 48},
     "odd": {"TIME": 101, "DIM": 27},
 }
+GPU_VARIANTS = {
+    "default": {"TIME": 4096, "DIM": 64},
+    "short": {"TIME": 1024, "DIM": 96},
+    "odd": {"TIME": 2053, "DIM": 67},
+}
 HELD_OUT = ("odd",)
+BACKENDS = ("cpp", "cuda", "triton")
 
 
 class Model(torch.nn.Module):

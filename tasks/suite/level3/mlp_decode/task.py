@@ -8,7 +8,13 @@ VARIANTS = {
     "wide": {"BATCH": 8, "DIM": 128, "HIDDEN": 640},
     "odd": {"BATCH": 5, "DIM": 67, "HIDDEN": 259},
 }
+GPU_VARIANTS = {
+    "default": {"BATCH": 4, "DIM": 2048, "HIDDEN": 5632},
+    "wide": {"BATCH": 8, "DIM": 1024, "HIDDEN": 8192},
+    "odd": {"BATCH": 5, "DIM": 1027, "HIDDEN": 4099},
+}
 HELD_OUT = ("odd",)
+BACKENDS = ("cpp", "cuda", "triton")
 
 
 class Model(torch.nn.Module):

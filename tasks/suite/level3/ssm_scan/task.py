@@ -8,7 +8,13 @@ VARIANTS = {
     "long": {"BATCH": 2, "TIME": 100, "DIM": 64},
     "odd": {"BATCH": 3, "TIME": 17, "DIM": 131},
 }
+GPU_VARIANTS = {
+    "default": {"BATCH": 32, "TIME": 128, "DIM": 2048},
+    "long": {"BATCH": 4, "TIME": 400, "DIM": 4096},
+    "odd": {"BATCH": 3, "TIME": 101, "DIM": 4099},
+}
 HELD_OUT = ("odd",)
+BACKENDS = ("cpp", "cuda", "triton")
 
 
 class Model(torch.nn.Module):

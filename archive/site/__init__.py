@@ -1,0 +1,1 @@
+"""The archive as a static web site."""

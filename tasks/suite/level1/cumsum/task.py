@@ -1,0 +1,31 @@
+import torch
+
+LEVEL = 1
+ROWS = 256
+COLS = 1024
+VARIANTS = {
+    "narrow": {"ROWS": 2048, "COLS": 80},
+    "odd": {"ROWS": 61, "COLS": 1031},
+}
+GPU_VARIANTS = {
+    "default": {"ROWS": 4096, "COLS": 4096},
+    "narrow": {"ROWS": 131072, "COLS": 80},
+    "odd": {"ROWS": 2053, "COLS": 4099},
+}
+HELD_OUT = ("odd",)
+BACKENDS = ("cpp", "cuda", "triton")
+
+
+class Model(torch.nn.Module):
+    """Running sum along each row."""
+
+    def forward(self, x):
+        return torch.cumsum(x, dim=1)
+
+
+def get_inputs():
+    return [torch.randn(ROWS, COLS) + 0.2]
+
+
+def get_init_inputs():
+    return []

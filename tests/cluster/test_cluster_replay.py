@@ -1,0 +1,386 @@
+"""Recorded, replayed, killed, damaged and streamed runs, with the real learner and a scripted engine and judge.
+
+The scripted engine's answers depend on the weights that were put into it, so a run that samples with other weights than
+it should, or from another prompt, gives other batches. Every batch has a hash in metrics.jsonl.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import cluster.driver as driver
+from actors.types import JudgeJob, JudgeResult
+from cluster.config import Config, load_config
+from cluster.driver import Mode
+from cluster.errors import ConfigError
+from cluster.recording import ROLLOUTS, read_recording
+from cluster.session import Session
+from judge.types import Status, Verdict
+from learner.types import WeightsVersion
+from search.operators import expert_completion
+from search.types import Completion, Prompt
+from tasks.experts import expert_kernels
+from tasks.loader import suite_tasks
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+STEPS = 6
+TASKS = [task.name for task in suite_tasks()[:3]]
+
+
+def config_in(folder: Path, *overrides: str) -> Config:
+    return load_config(None, overrides_in(folder, *overrides))
+
+
+def overrides_in(folder: Path, *overrides: str) -> list[str]:
+    return [
+        f"run.folder={folder}",
+        f"tasks.names={json.dumps(TASKS)}",
+        "model.path=tiny-random",
+        f"run.steps={STEPS}",
+        "run.tasks_per_step=2",
+        "run.min_free_disk_gb=0",
+        "run.sft_epochs=1",
+        "self_supervised.rounds=1",
+        "self_supervised.tasks_per_round=2",
+        "rollout.group_size=3",
+        "learner.lr=1e-3",
+        "learner.sft_lr=1e-3",
+        "learner.threads=1",
+        "learner.dtype=float32",
+        "learner.lora.rank=4",
+        "learner.keep_versions=3",
+        "tracking.wandb=off",
+        *overrides,
+    ]
+
+
+class ScriptedEngine:
+    """Answers from the experts' kernels, chosen and altered by a hash of the prompt and of the weights it holds."""
+
+    def __init__(self, tokenizer: Any, group_size: int, stop_at: str = "") -> None:
+        self._tokenizer, self._size, self._stop_at = tokenizer, group_size, stop_at
+        self._version = WeightsVersion(policy_version=0, path="", sha256="none")
+        self.versions: list[tuple[str, int]] = []
+
+    def load_weights(self, version: WeightsVersion) -> None:
+        self._version = version
+
+    def probe(self, token_ids: Sequence[int]) -> list[tuple[float, ...]]:
+        import torch
+        from transformers import AutoModelForCausalLM
+
+        model = AutoModelForCausalLM.from_pretrained(self._version.path, dtype=torch.float32)
+        ids = torch.tensor([list(token_ids)])
+        with torch.no_grad():
+            logprobs = torch.log_softmax(model(ids).logits[0, :-1], dim=-1)
+        return [tuple(logprobs.gather(1, ids[0, 1:, None]).squeeze(1).tolist())]
+
+    def generate(self, prompts: Sequence[Prompt]) -> list[Completion]:
+        if self._stop_at and any(prompt.prompt_id.startswith(self._stop_at) for prompt in prompts):
+            raise KeyboardInterrupt
+        self.versions += [(prompt.prompt_id, self._version.policy_version) for prompt in prompts]
+        return [self._answer(prompt, index) for prompt in prompts for index in range(self._size)]
+
+    def _answer(self, prompt: Prompt, index: int) -> Completion:
+        seed = hashlib.sha256(f"{prompt.messages}{index}{self._version.sha256}".encode()).digest()
+        kernels = expert_kernels(prompt.task_name)
+        kernel = kernels[seed[0] % len(kernels)]
+        text = expert_completion(f"{kernel.code}MARK = {seed[1]}\n", "By memory.") if seed[2] % 4 else "I cannot."
+        ids = self._tokenizer.encode(text, add_special_tokens=False)
+        chat = self._tokenizer.apply_chat_template(list(prompt.messages), add_generation_prompt=True, return_dict=True)
+        return Completion(
+            prompt_id=prompt.prompt_id,
+            index=index,
+            text=text,
+            prompt_token_ids=tuple(chat["input_ids"]),
+            token_ids=(*ids, self._tokenizer.eos_token_id),
+            logprobs=tuple(-10.0 - (i + seed[3]) % 7 / 7 for i in range(len(ids) + 1)),
+            finish_reason="stop",
+            policy_version=self._version.policy_version,
+        )
+
+
+class ScriptedJudge:
+    """A speedup by a hash of the code."""
+
+    def judge(self, jobs: Iterable[JudgeJob]) -> Iterator[JudgeResult]:
+        for job in jobs:
+            seed = hashlib.sha256(job.candidate.code.encode()).digest()
+            speedup = 0.5 + seed[0] / 100
+            verdict = Verdict(
+                status=Status.WIN if speedup > 1.1 else Status.CORRECT,
+                speedup=speedup,
+                speedup_low=speedup - 0.05,
+                speedup_high=speedup + 0.05,
+            )
+            yield JudgeResult(job=job, verdict=verdict)
+
+
+def scripted(engines: list[ScriptedEngine], *, learns: bool = True, stop_at: str = "") -> driver.Opener:
+    @contextmanager
+    def opener(config: Config, model_dir: Path, work_dir: Path, on_event: Any) -> Iterator[Session]:
+        from transformers import AutoTokenizer
+
+        from cluster.replay import LocalLearner
+        from learner.engine import Engine
+
+        tokenizer = AutoTokenizer.from_pretrained(model_dir)
+        engines.append(ScriptedEngine(tokenizer, config.rollout.group_size, stop_at))
+        engine = Engine(model_dir, config.learner, temperature=0.6, work_dir=work_dir, seed=0) if learns else None
+        try:
+            yield Session(
+                rollout=engines[-1],
+                evaluators=ScriptedJudge(),
+                learner=LocalLearner(engine) if engine else None,
+                tokenizer=tokenizer,
+            )
+        finally:
+            if engine:
+                engine.close()
+
+    return opener
+
+
+def train(config: Config, **options: Any) -> str:
+    said: list[str] = []
+    driver.train(config, say=said.append, **options)
+    return "\n".join(said)
+
+
+def batches(folder: Path) -> dict[tuple[str, int], str]:
+    """Hash of each update's batch; an update that is there twice is an error."""
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    keys = [(line["stage"], line["step"]) for line in lines]
+    assert len(keys) == len(set(keys)), keys
+    return {key: line["batch"] for key, line in zip(keys, lines, strict=True)}
+
+
+def losses(folder: Path) -> list[dict[str, float]]:
+    return [json.loads(line)["learner"] for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def weights(folder: Path) -> str:
+    """Hash of the weights that were published last."""
+    last = max((folder / "weights").glob("v*"), key=lambda path: path.name)
+    return hashlib.sha256((last / "model.safetensors").read_bytes()).hexdigest()
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("recorded")
+    train(config_in(root), opener=scripted([]))
+    return root / "cpu"
+
+
+def test_a_run_records_what_it_learned_from(recorded: Path) -> None:
+    recording = read_recording(recorded)
+    assert recording.steps("contrastive") == list(range(1, STEPS + 1))
+    assert recording.steps("self_supervised") == [1]
+    assert len(recording.experts) == sum(len(expert_kernels(name)) for name in TASKS)
+    done = batches(recorded)
+    assert len(done) == 2 + 1 + STEPS  # three experts' answers in batches of two, one round, the steps
+    assert len(set(done.values())) == len(done)
+    for step in recording.steps("contrastive"):
+        for group in recording.step_groups("contrastive", step):
+            advantages = [answer.advantage for answer in group.answers if answer.advantage is not None]
+            assert len(advantages) == 3
+            assert abs(sum(advantages)) < 1e-6
+
+
+def test_a_replay_gives_the_same_batches_losses_and_weights(recorded: Path, tmp_path: Path) -> None:
+    train(config_in(tmp_path), mode=Mode(kind="replay", recording=recorded))
+    again = tmp_path / "cpu-replay"
+    assert batches(again) == batches(recorded)
+    assert losses(again) == losses(recorded)
+    assert weights(again) == weights(recorded)
+
+
+def test_learning_alone_is_given_the_same_batches(recorded: Path, tmp_path: Path) -> None:
+    train(config_in(tmp_path), mode=Mode(kind="learn-only", recording=recorded / ROLLOUTS))
+    alone, whole = batches(tmp_path / "cpu-learn-only"), batches(recorded)
+    assert alone == {key: value for key, value in whole.items() if key[0] != "sft"}
+
+
+def test_a_replay_of_another_configuration_names_the_prompt(recorded: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="was another prompt there"):
+        train(config_in(tmp_path, "search.exemplars=1"), mode=Mode(kind="replay", recording=recorded))
+    with pytest.raises(ConfigError, match="holds no answers to s0007"):
+        train(config_in(tmp_path, "run.steps=7"), mode=Mode(kind="replay", recording=recorded))
+
+
+def test_rollouts_alone_are_recorded_and_learn_nothing(tmp_path: Path) -> None:
+    engines: list[ScriptedEngine] = []
+    train(config_in(tmp_path, "run.steps=2"), mode=Mode(kind="rollout-only"), opener=scripted(engines, learns=False))
+    folder = tmp_path / "cpu-rollout-only"
+    assert read_recording(folder).steps("contrastive") == [1, 2]
+    assert {version for _, version in engines[0].versions} == {0}
+    assert not list((folder / "checkpoints").glob("*")) if (folder / "checkpoints").exists() else True
+    train(config_in(tmp_path), mode=Mode(kind="learn-only", recording=folder))
+    assert len(batches(tmp_path / "cpu-learn-only")) == 2
+
+
+def test_killed_at_random_moments_a_run_ends_with_the_same_batches_and_weights(recorded: Path, tmp_path: Path) -> None:
+    kills = int(os.environ.get("WARPSMITH_TEST_KILLS", "5"))
+    seed = int(os.environ.get("WARPSMITH_TEST_SEED", str(random.SystemRandom().randrange(10**6))))
+    print(f"WARPSMITH_TEST_SEED={seed}")
+    rng = random.Random(seed)
+    folder, killed_at, left = tmp_path / "cpu-replay", [], []
+    total = len(batches(recorded))
+    # After so many updates each; the time until the next one is done is where the kill falls.
+    moments = sorted(rng.choices(range(total), k=kills))
+    for attempt, updates in enumerate([*moments, None]):
+        log = tmp_path / f"out{attempt}.txt"
+        with log.open("wb") as out:
+            process = subprocess.Popen(
+                [Path(sys.executable).with_name("warpsmith"), "train", *overrides_in(tmp_path), "--replay", recorded],
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                cwd=Path(__file__).parents[2],
+            )
+        try:
+            if updates is None:
+                assert process.wait(timeout=300) == 0, log.read_text()[-2000:]
+                break
+            _wait(lambda log=log: b"ready after" in log.read_bytes(), process)
+            _wait(lambda updates=updates: _done(folder) >= updates, process)
+            time.sleep(rng.uniform(0.0, 0.8))
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            killed_at.append(_done(folder))
+            left += [path.name for path in (folder / "checkpoints").glob("*.tmp")]
+        finally:
+            process.kill()
+    story = f"seed {seed}, killed after updates {killed_at}, of which half a checkpoint was left {len(left)} times"
+    print(story)
+    # Otherwise nothing but starting anew was tried.
+    assert len(set(killed_at)) > 1, story
+    assert max(killed_at) > 0, story
+    assert batches(folder) == batches(recorded), story
+    assert losses(folder) == losses(recorded), story
+    assert weights(folder) == weights(recorded), story
+
+
+def _done(folder: Path) -> int:
+    """Updates that the manifest counts."""
+    state = json.loads((folder / "state.json").read_text())
+    return int(state["sft_updates"] + state["rounds"] + state["step"])
+
+
+def _wait(condition: Callable[[], bool], process: subprocess.Popen[bytes], seconds: float = 200) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        assert process.poll() is None
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("damage", ["flip", "cut", "remove"])
+def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(recorded: Path, tmp_path: Path, damage: str) -> None:
+    mode = Mode(kind="replay", recording=recorded)
+    train(config_in(tmp_path, "run.steps=4"), mode=mode)
+    folder = tmp_path / "cpu-replay"
+    newest = folder / "checkpoints" / json.loads((folder / "state.json").read_text())["checkpoint"]
+    file = max(newest.rglob("*.pt"), key=lambda path: path.stat().st_size)
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    if damage == "remove":
+        file.unlink()
+    else:
+        file.write_bytes(bytes(content) if damage == "flip" else bytes(content[:100]))
+    said = train(config_in(tmp_path), mode=mode)
+    assert "continuing" in said
+    assert f"checkpoint {newest} is damaged ({file.relative_to(newest)}" in said
+    before = f"v{int(newest.name[1:]) - 1:06d}"
+    assert f"going on from checkpoint {before}" in said
+    assert batches(folder) == batches(recorded)
+    assert losses(folder) == losses(recorded)
+    assert weights(folder) == weights(recorded)
+
+
+def test_when_no_checkpoint_is_whole_the_run_says_so(recorded: Path, tmp_path: Path) -> None:
+    mode = Mode(kind="replay", recording=recorded)
+    train(config_in(tmp_path, "run.steps=2"), mode=mode)
+    kept = sorted(path for path in (tmp_path / "cpu-replay" / "checkpoints").iterdir() if path.is_dir())
+    assert len(kept) == 3
+    for checkpoint in kept:
+        (checkpoint / "learner.json").unlink()
+    with pytest.raises(ConfigError, match="no whole checkpoint is left"):
+        train(config_in(tmp_path), mode=mode)
+
+
+def test_a_lost_archive_and_a_torn_manifest_are_told(recorded: Path, tmp_path: Path) -> None:
+    mode = Mode(kind="replay", recording=recorded)
+    train(config_in(tmp_path, "run.steps=3"), mode=mode)
+    folder = tmp_path / "cpu-replay"
+    whole = (folder / "state.json").read_text()
+    (folder / "state.json").write_text(whole[: len(whole) // 2])
+    said = train(config_in(tmp_path, "run.steps=4"), mode=mode)
+    assert "state.json is unreadable, its copy beside v" in said
+    assert batches(folder) == {k: v for k, v in batches(recorded).items() if k[0] != "contrastive" or k[1] <= 4}
+    for file in folder.glob("archive.db*"):
+        file.unlink()
+    with pytest.raises(ConfigError, match="the archive holds 0 records"):
+        train(config_in(tmp_path), mode=mode)
+
+
+def _streamed(monkeypatch: pytest.MonkeyPatch) -> None:
+    from cluster.judging import judge_experts
+    from cluster.stages import self_supervised_round, supervised_updates
+    from cluster.streaming import stream_steps
+
+    def loop(run: Any, mode: Mode) -> None:
+        judge_experts(run)
+        supervised_updates(run)
+        while run.state.rounds < run.config.self_supervised.rounds:
+            self_supervised_round(run)
+        stream_steps(run)
+
+    monkeypatch.setattr(driver, "_loop", loop)
+
+
+def test_a_stream_without_staleness_is_the_run_that_takes_turns(
+    recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _streamed(monkeypatch)
+    train(config_in(tmp_path), opener=scripted([]), run_id=read_recording(recorded).run_id)
+    assert batches(tmp_path / "cpu") == batches(recorded)
+    assert losses(tmp_path / "cpu") == losses(recorded)
+    assert weights(tmp_path / "cpu") == weights(recorded)
+
+
+@pytest.mark.parametrize(("lag", "stop_at"), [(1, "s0005"), (2, "s0003"), (2, "s0006")])
+def test_a_streams_rollouts_are_behind_by_exactly_the_lag_also_after_an_interruption(
+    tmp_path: Path, lag: int, stop_at: str
+) -> None:
+    options = (f"run.max_staleness={lag}", "learner.keep_versions=4")
+    whole: list[ScriptedEngine] = []
+    train(config_in(tmp_path / "a", *options), opener=scripted(whole))
+    folder = tmp_path / "a" / "cpu"
+    after = {0: 0}  # contrastive step -> version after it
+    for line in map(json.loads, (folder / "metrics.jsonl").read_text().splitlines()):
+        after[line["step"] if line["stage"] == "contrastive" else 0] = line["policy_version"]
+        if line["stage"] == "contrastive":
+            assert line["learner"]["policy_age_max"] <= lag
+    used = {int(prompt[1:5]): version for prompt, version in whole[0].versions if prompt[0] == "s"}
+    assert used == {step: after[max(0, step - 1 - lag)] for step in range(1, STEPS + 1)}
+
+    run_id = read_recording(folder).run_id
+    with pytest.raises(KeyboardInterrupt):
+        train(config_in(tmp_path / "b", *options), opener=scripted([], stop_at=stop_at), run_id=run_id)
+    train(config_in(tmp_path / "b", *options), opener=scripted([]))
+    assert batches(tmp_path / "b" / "cpu") == batches(folder)
+    assert weights(tmp_path / "b" / "cpu") == weights(folder)
