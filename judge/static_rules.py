@@ -238,11 +238,16 @@ def _defined(statement: ast.stmt) -> set[str]:
 
 
 def _gifts(node: ast.AST) -> Iterator[tuple[set[str], ast.AST]]:
-    """Names, and the value that they are given: by assignment, as what a function returns or is decorated with."""
+    """Names, and the value that they are given: by assignment, loop or with, as what a function returns or is decorated
+    with."""
     if isinstance(node, ast.Assign):
         yield set().union(*map(_targets, node.targets)), node.value
     elif isinstance(node, ast.AnnAssign | ast.NamedExpr) and node.value is not None:
         yield _targets(node.target), node.value
+    elif isinstance(node, ast.For | ast.AsyncFor | ast.comprehension):
+        yield _targets(node.target), node.iter
+    elif isinstance(node, ast.withitem) and node.optional_vars is not None:
+        yield _targets(node.optional_vars), node.context_expr
     elif isinstance(node, ast.FunctionDef):
         returned = [inner.value for inner in ast.walk(node) if isinstance(inner, ast.Return) and inner.value]
         yield from (({node.name}, value) for value in [*returned, *node.decorator_list])

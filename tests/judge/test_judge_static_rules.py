@@ -21,6 +21,9 @@ CALL = "class ModelNew:\n    def forward(self, x):\n        kernel.f(x)\n       
         KERNEL + CALL + "# second pass: exec eval time.time()\n",
         '"""we try: fused, threading, gc"""\n' + KERNEL + CALL,
         "@triton.jit\ndef kernel(x):\n    pass\nclass ModelNew:\n    def forward(self, x):\n        kernel[(1,)](x)\n",
+        KERNEL + "class ModelNew:\n    def forward(self, x):\n        for run in (kernel.a, kernel.b):\n"
+        "            best = {1: run}\n        best[1](x)\n        return x\n",
+        KERNEL + "class ModelNew:\n    def forward(self, x):\n        return [run(x) for run in [kernel.a]][0]\n",
         "class ModelNew:\n    def __init__(self):\n        self.k = warpsmith.load_cpp(S)\n"
         "    def forward(self, x):\n        self.k.f(x)\n",
     ],
