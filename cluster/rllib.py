@@ -17,20 +17,21 @@ warpsmith's own, started when the first iteration begins.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.tune import PlacementGroupFactory
 
 from cluster.config import Config, load_config
+from cluster.driver import Mode, Opener, before_contrast, mark_finished, opened_run
 from cluster.errors import ConfigError
-from cluster.run import Run
+from cluster.run import Run, resolve_tasks
+from cluster.run_folder import open_run
 
 PROGRESS = "warpsmith_algorithm.json"
 """In a checkpoint, beside the run's own files: which configuration, and how many iterations."""
@@ -60,6 +61,9 @@ class WarpsmithConfig(AlgorithmConfig):
 
 class WarpsmithAlgorithm(Algorithm):
     """See the module's docstring."""
+
+    opener: ClassVar[Opener | None] = None
+    """Starts the engines, judges and learner; the Ray actors if left out."""
 
     @classmethod
     def get_default_config(cls) -> WarpsmithConfig:
@@ -94,7 +98,6 @@ class WarpsmithAlgorithm(Algorithm):
 
         Raises ConfigError once run.steps are done, and what the stages raise.
         """
-        from cluster.driver import before_contrast, mark_finished
         from cluster.stages import contrastive_step
 
         run = self._run or self._start()
@@ -142,6 +145,9 @@ class WarpsmithAlgorithm(Algorithm):
             progress = json.loads((source / PROGRESS).read_text())
         except (OSError, ValueError):
             raise ConfigError(f"{source}: no checkpoint of warpsmith's: {PROGRESS} is missing or damaged") from None
+        state = json.loads((source / "run" / "state.json").read_text())
+        if state["finished"] and state["step"] >= self._ours.run.steps:
+            raise ConfigError(f"{source}: its run has done all of run.steps = {self._ours.run.steps}: raise it")
         self._close()
         target = Path(self._ours.run.folder).absolute() / self._ours.run.name
         shutil.rmtree(target, ignore_errors=True)
@@ -174,9 +180,6 @@ class WarpsmithAlgorithm(Algorithm):
         self._close()
 
     def _start(self) -> Run:
-        from cluster.driver import Mode, opened_run
-        from cluster.run import resolve_tasks
-        from cluster.run_folder import open_run
         from learner.pretrained import prepare_model
 
         tasks = resolve_tasks(self._ours)
@@ -184,7 +187,9 @@ class WarpsmithAlgorithm(Algorithm):
         folder, state, message = open_run(self._ours)
         self._open.callback(folder.close)
         print(message)
-        self._run = self._open.enter_context(opened_run(self._ours, folder, state, tasks, model_dir, print, Mode()))
+        self._run = self._open.enter_context(
+            opened_run(self._ours, folder, state, tasks, model_dir, print, Mode(), opener=type(self).opener)
+        )
         return self._run
 
     def _close(self) -> None:
@@ -198,12 +203,17 @@ def resolve(preset: str | None, overrides: Mapping[str, Any] | None) -> Config:
 
 
 def numbers(line: Mapping[str, Any], prefix: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], float]]:
-    """Every number of a line of metrics.jsonl with the keys that lead to it; per-prompt and other texts are left out."""
+    """Every number of a line of metrics.jsonl with the keys that lead to it; those of single groups are left out."""
     for key, value in line.items():
         if isinstance(value, Mapping) and key != "groups":
             yield from numbers(value, (*prefix, str(key)))
         elif isinstance(value, int | float) and not isinstance(value, bool):
             yield (*prefix, str(key)), float(value)
+
+
+def checkpoint_of(result: Any) -> Path | None:
+    """Folder of a Tune result's last checkpoint; None without one."""
+    return Path(result.checkpoint.path) if result.checkpoint is not None else None
 
 
 def _toml(value: Any) -> str:
@@ -220,5 +230,5 @@ def _move_weights(target: Path, source: Path) -> None:
     for state in (target / "state.json", *(target / "checkpoints").glob("v*.json")):
         manifest = json.loads(state.read_text())
         for version in manifest.get("published", {}).values():
-            version["path"] = str(target / "weights" / os.path.basename(version["path"]))
+            version["path"] = str(target / "weights" / Path(version["path"]).name)
         state.write_text(json.dumps(manifest, indent=1))
