@@ -23,6 +23,7 @@ from learner.types import Sample, StepResult
 from search.fingerprint import fingerprint
 from search.operators import build_prompt, expert_completion
 from search.parser import parse
+from search.turns import next_turn, turn_id
 from search.types import Completion, Prompt
 from tasks.types import Task
 
@@ -119,7 +120,47 @@ def collect(run: Run, stage: Stage, step: int) -> Collected:
     with clocked(seconds, "judge"):
         records = judge_step(run, asked)
     groups = groups_of(run, stage, asked, records)
+    if stage == "contrastive":
+        for turn in range(2, run.config.search.turns + 1):
+            groups += _later_turn(run, [group for group in groups if group.turn == turn - 1], turn, seconds)
     return Collected(step=step, groups=[_at(group, step) for group in groups], seconds=seconds)
+
+
+def _later_turn(run: Run, before: Sequence[Group], turn: int, seconds: dict[str, float]) -> list[Group]:
+    """Every trajectory that has room for it goes on by one answer, which is judged; one group each."""
+    tasks = {task.name: task for task in run.tasks}
+    rollout = run.config.rollout
+    asked_tasks: list[tuple[Task, Prompt]] = []
+    places: dict[str, tuple[str, int]] = {}
+    for group in before:
+        for place, answer in enumerate(group.answers):
+            trajectory = group.trajectory if group.root else place
+            prompt_id = turn_id(group.root_id, turn, trajectory)
+            prompt = answer.counts and next_turn(
+                group.prompt,
+                answer.completion.text,
+                answer.verdict,
+                prompt_id=prompt_id,
+                record_id=answer.record_id,
+                count_tokens=lambda messages: len(run.session.chat_ids(messages)),
+                max_tokens=rollout.max_model_len - rollout.max_tokens,
+            )
+            if prompt:
+                asked_tasks.append((tasks[group.task_name], prompt))
+                places[prompt_id] = (group.root_id, trajectory)
+    ended = sum(len(group.answers) for group in before) - len(asked_tasks)
+    run.say(f"  turn {turn}: {len(asked_tasks)} trajectories go on, {ended} end for want of room or of a verdict")
+    if not asked_tasks:
+        return []
+    with clocked(seconds, "rollout"):
+        completions = run.session.the_rollout.generate([prompt for _, prompt in asked_tasks])
+    asked = _parsed(asked_tasks, completions, before[0].step)
+    with clocked(seconds, "judge"):
+        records = judge_step(run, asked)
+    return [
+        replace(group, turn=turn, root=places[group.prompt.prompt_id][0], trajectory=places[group.prompt.prompt_id][1])
+        for group in groups_of(run, "contrastive", asked, records)
+    ]
 
 
 def _parsed(asked: Sequence[tuple[Task, Prompt]], completions: Sequence[Completion], step: int) -> list[Asked]:
@@ -220,7 +261,12 @@ def _at(group: Group, step: int) -> Group:
 
 def _line(groups: Sequence[Group], samples: Sequence[Sample], step: int, seconds: dict[str, float]) -> dict[str, Any]:
     answers = [answer for group in groups for answer in group.answers]
-    raw = {group.prompt.prompt_id: [a.reward for a in group.answers if a.reward is not None] for group in groups}
+    raw: dict[str, list[float]] = {}
+    turns: dict[int, list[float]] = {}
+    for group in groups:
+        found = [a.reward for a in group.answers if a.reward is not None]
+        raw.setdefault(group.root_id, []).extend(found)
+        turns.setdefault(group.turn, []).extend(found)
     rewards = [value for values in raw.values() for value in values]
     best: dict[str, float] = {}
     for group in groups:
@@ -231,6 +277,7 @@ def _line(groups: Sequence[Group], samples: Sequence[Sample], step: int, seconds
         "step": step,
         "stage": "contrastive",
         "reward_mean": float(np.mean(rewards)) if rewards else 0.0,
+        **({"reward_of_turn": {t: float(np.mean(v)) for t, v in turns.items() if v}} if len(turns) > 1 else {}),
         "groups": {prompt_id: metrics_of_group(values) for prompt_id, values in raw.items() if values},
         "speedup_best": best,
         "statuses": dict(Counter(answer.status for answer in answers)),

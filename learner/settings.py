@@ -17,6 +17,12 @@ class RewardSettings(BaseModel):
     is 0. A policy too weak to write working kernels gets its first gradient from here ("parsed" is a candidate that
     did at least parse)."""
     advantage: Literal["grpo", "dr_grpo", "rloo"] = "grpo"
+    turn_discount: float = Field(default=0.4, ge=0, le=1)
+    """Where search.turns is above 1, a turn earns its own reward and, discounted by this for each turn between, those
+    of the later turns of its trajectory. 0 makes each turn stand alone."""
+    turn_return: Literal["sum", "max"] = "sum"
+    """"sum" adds the discounted rewards up, "max" takes the best one; Kevin (arXiv 2507.11948) found "sum" at 0.4 the
+    better."""
     overlong: Literal["keep", "mask", "penalise"] = "keep"
     """A completion that was cut at rollout.max_tokens: "keep" learns from it like any other, "mask" leaves it out of
     the loss (its reward still counts in its group's mean), "penalise" takes up to ``overlong_penalty`` off the reward

@@ -79,7 +79,7 @@ class ScriptedEngine:
         if self._stop_at and any(prompt.prompt_id.startswith(self._stop_at) for prompt in prompts):
             raise KeyboardInterrupt
         self.versions += [(prompt.prompt_id, self._version.policy_version) for prompt in prompts]
-        return [self._answer(prompt, index) for prompt in prompts for index in range(self._size)]
+        return [self._answer(prompt, index) for prompt in prompts for index in range(prompt.samples or self._size)]
 
     def _answer(self, prompt: Prompt, index: int) -> Completion:
         seed = hashlib.sha256(f"{prompt.messages}{index}{self._version.sha256}".encode()).digest()

@@ -68,6 +68,40 @@ def test_learning_alone_is_given_the_same_batches(recorded: Path, tmp_path: Path
     assert alone == {key: value for key, value in whole.items() if key[0] != "sft"}
 
 
+def test_turns_are_recorded_replayed_and_learned_alone_with_the_same_batches(tmp_path: Path) -> None:
+    turns = ("search.turns=3", "run.steps=2", "rollout.max_model_len=4000", "learner.micro_batch_tokens=4096")
+    train(config_in(tmp_path, *turns), opener=scripted([]))
+    folder = tmp_path / "cpu"
+    recording = read_recording(folder)
+    for step in (1, 2):
+        groups = recording.step_groups("contrastive", step)
+        firsts = [group for group in groups if not group.root]
+        assert len(firsts) == 2
+        assert {(g.turn, len(g.answers)) for g in groups if g.root} <= {(2, 1), (3, 1)}
+        for first in firsts:
+            family = [group for group in groups if group.root_id == first.prompt.prompt_id]
+            seconds = [group for group in family if group.turn == 2]
+            assert [group.trajectory for group in seconds] == [0, 1, 2]
+            for group in seconds:
+                said = group.prompt.messages
+                assert said[1]["content"] == first.answers[group.trajectory].completion.text
+                assert group.prompt.exemplar_ids == (first.answers[group.trajectory].record_id,)
+                thirds = [g for g in family if (g.turn, g.trajectory) == (3, group.trajectory)]
+                later = thirds[0].answers[0].earned if thirds else 0.0
+                assert group.answers[0].earned == pytest.approx(group.answers[0].reward + 0.4 * later)
+            advantages = [answer.advantage for group in family for answer in group.answers]
+            assert len(advantages) > 3 + 3
+            assert abs(sum(advantages)) < 1e-6
+    line = json.loads((folder / "metrics.jsonl").read_text().splitlines()[-1])
+    assert set(line["reward_of_turn"]) == {"1", "2", "3"}
+    for kind in ("replay", "learn-only"):
+        train(config_in(tmp_path, *turns), mode=Mode(kind=kind, recording=folder))
+        again = batches(tmp_path / f"cpu-{kind}")
+        assert {k: v for k, v in again.items() if k[0] == "contrastive"} == {
+            k: v for k, v in batches(folder).items() if k[0] == "contrastive"
+        }
+
+
 def test_a_replay_of_another_configuration_names_the_prompt(recorded: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="was another prompt there"):
         train(config_in(tmp_path, "search.exemplars=1"), mode=Mode(kind="replay", recording=recorded))
