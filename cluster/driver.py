@@ -215,8 +215,9 @@ def _loop(run: Run, mode: Mode) -> None:
 
 def _learn(run: Run, recording: Recording) -> None:
     """The recorded rounds and steps in order, as many as the recording holds."""
-    from cluster.stages import Collected, contrastive_step, self_supervised_round
+    from cluster.stages import Collected, contrastive_step, self_supervised_round, supervised_by_rejection
 
+    supervised_by_rejection(run, recording.step_groups("sft", 0))
     for number in recording.steps("self_supervised")[run.state.rounds :]:
         groups = recording.step_groups("self_supervised", number)
         self_supervised_round(run, Collected(step=number, groups=groups))

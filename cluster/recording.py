@@ -22,7 +22,7 @@ ROLLOUTS = "rollouts.jsonl"
 UNPARSED = "unparsed"
 """Flag of a verdict on a completion that held no candidate."""
 
-Stage = Literal["self_supervised", "contrastive"]
+Stage = Literal["sft", "self_supervised", "contrastive"]
 
 
 @dataclass(frozen=True, kw_only=True)

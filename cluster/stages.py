@@ -18,6 +18,7 @@ from cluster.corpus import corpus_samples
 from cluster.judging import COPY, Asked, groups_of, judge_step
 from cluster.progress import commit, probe_metrics, sync
 from cluster.recording import Group, Stage
+from cluster.rejection import rejection_batches, sample_by_rejection
 from cluster.run import Run, exemplar_pool, metrics_of_group, prompts_of_round, prompts_of_step
 from learner.types import Sample, StepResult
 from search.fingerprint import fingerprint
@@ -50,15 +51,31 @@ def clocked(seconds: dict[str, float], phase: str) -> Iterator[None]:
 
 
 def supervised_updates(run: Run) -> None:
-    """Show the policy the protocol (stage `sft`): the experts' answers to contrast prompts, then the corpus."""
+    """Stage `sft`: the experts' answers to contrast prompts, then the corpus, then rejection sampling."""
     settings = run.config.run
     experts = [sample for epoch in range(settings.sft_epochs) for sample in _expert_samples(run, epoch)]
     batches = [(experts[i : i + settings.sft_batch], "experts") for i in range(0, len(experts), settings.sft_batch)]
     batches += [(batch, "the corpus") for batch in corpus_samples(run)]
-    for number, (batch, writers) in enumerate(batches, start=1):
+    _supervised_batches(run, batches)
+    if run.config.sft.samples_models:
+        supervised_by_rejection(run, sample_by_rejection(run), done=len(batches))
+
+
+def supervised_by_rejection(run: Run, groups: Sequence[Group], done: int = 0) -> None:
+    """Learn from what the judge found correct among sampled answers (stage `sft`).
+
+    Args:
+        done: updates that come before these.
+    """
+    _supervised_batches(run, [(batch, "several models") for batch in rejection_batches(run, groups)], done)
+
+
+def _supervised_batches(run: Run, batches: Sequence[tuple[Sequence[Sample], str]], done: int = 0) -> None:
+    """Each batch is an update with its commit; those that the manifest counts are passed over."""
+    for number, (batch, writers) in enumerate(batches, start=done + 1):
         if number <= run.state.sft_updates:
             continue
-        run.say(f"supervised update {number}/{len(batches)}: {len(batch)} answers by {writers}")
+        run.say(f"supervised update {number}/{done + len(batches)}: {len(batch)} answers by {writers}")
         result, line = _supervised_update(run, batch)
         commit(run, {"step": number, "stage": "sft", **line}, sft_updates=number)
         seconds = line["seconds"]["learn"]
