@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -248,7 +249,8 @@ class _Answers:
                     fields = json.loads(line)
                 except ValueError:
                     continue
-                self._take(Completion(**{k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()}))
+                found: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()}
+                self._take(Completion(**found))
             if text and not text.endswith("\n"):
                 self._append("\n")
         except OSError as error:
