@@ -31,21 +31,28 @@ import re
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+# A benchmark beside this one has the name of a room, search, and Python looks for it here first.
+sys.path.remove(str(Path(__file__).resolve().parent))
+
 import numpy as np
 
+from archive.types import Record
 from judge.api import Judge
 from judge.settings import JudgeSettings
-from judge.types import Candidate
+from judge.types import Candidate, Status, Verdict
 from learner.advantages import group_advantages
 from learner.engine import Engine
 from learner.rewards import RunningReward, raw_reward
 from learner.settings import LearnerSettings, LoraSettings
 from learner.types import Sample
 from search.fingerprint import fingerprint
+from search.samplers import sample_exemplars
+from search.settings import SearchSettings
 from tasks.loader import parse_task
 from tasks.types import Task
 
@@ -89,8 +96,7 @@ class ModelNew(torch.nn.Module):
         return y
 '''
 END, ASK, ANSWER, UNKNOWN = "<end>", "<ask>", "<answer>", "<unknown>"
-WORDS = re.compile(r"\w+|\s+|[^\w\s]")
-EXEMPLARS = 2
+WORDS = re.compile(r"\s*(?:\w+|[^\w\s]+)|\s+")
 
 
 def kernel_text(family: str, schedule: str) -> str:
@@ -117,6 +123,27 @@ class Verdicts:
             # The judge's own failure says nothing of the kernel: no answer is rewarded for it.
             self.known[key] = 0.0 if status == "judge_error" else raw_reward(status, verdict.score, {})
         return self.known[key]
+
+    def exemplars(self, family: str, shape: tuple[int, int]) -> list[Record]:
+        """The four schedules as records of the archive, their text in ``analysis``."""
+        task, records = self.tasks[family, shape], []
+        for name in SCHEDULES:
+            body = kernel_text(family, name)
+            speedup = self.reward(family, shape, body)
+            records.append(
+                Record(
+                    record_id=name,
+                    run_id="",
+                    task_name=task.name,
+                    task_id=task.task_id,
+                    source="expert",
+                    operator="expert",
+                    code=CANDIDATE.format(body=body),
+                    analysis=body,
+                    verdict=Verdict(status=Status.CORRECT, speedup=speedup),
+                )
+            )
+        return records
 
 
 @dataclass
@@ -148,11 +175,9 @@ def prompt_ids(
     """The task, then two kernels of distinct schedules with their speedups, the slower first."""
     digits = " ".join(f"{shape[0]}x{shape[1]}")
     ids = [words.ids[ASK], *words.encode(f"{FAMILIES[family][0]} shape {digits}\n")]
-    drawn = rng.choice(list(SCHEDULES), size=EXEMPLARS, replace=False)
     # Exemplars are scored on a training shape: nothing of a held-out one is shown.
-    shown = sorted((verdicts.reward(family, TRAIN_SHAPES[0], kernel_text(family, s)), s) for s in map(str, drawn))
-    for score, schedule in shown:
-        ids += words.encode(f"speedup {' '.join(f'{score:.1f}')}\n{kernel_text(family, schedule)}\n")
+    for record in sample_exemplars(verdicts.exemplars(family, TRAIN_SHAPES[0]), SearchSettings(), rng):
+        ids += words.encode(f"speedup {' '.join(f'{record.score:.1f}')}\n{record.analysis}\n")
     return (*ids, words.ids[ANSWER])
 
 
@@ -215,10 +240,12 @@ def sample(
     return [answers[i : i + size] for i in range(0, len(answers), size)]
 
 
-def run(seed: int, *, shuffled: bool, arguments: argparse.Namespace, verdicts: Verdicts, work: Path) -> dict[str, Any]:
-    """SFT, then RL; the mean reward on held-out shapes before and after RL."""
-    words, rng = make_words(), np.random.default_rng([seed, int(shuffled)])
-    # The two runs of a seed start alike: only what is done with the rewards differs.
+def run(seed: int, *, arguments: argparse.Namespace, verdicts: Verdicts, work: Path) -> Iterator[dict[str, Any]]:
+    """SFT, then RL twice from there: with the rewards as they are, and shuffled.
+
+    Yields the mean reward on held-out shapes before and after each.
+    """
+    words = make_words()
     model = write_model(work / "model", words, seed)
     settings = LearnerSettings(
         lr=arguments.lr,
@@ -234,14 +261,23 @@ def run(seed: int, *, shuffled: bool, arguments: argparse.Namespace, verdicts: V
         loss = math.nan
         for _ in range(arguments.sft_updates):
             loss = engine.sft_step(_corpus(words, sft_rng, verdicts)).metrics["loss"]
-        before = evaluate(engine, words, verdicts, arguments, work, seed)
-        smoothing, rewards = RunningReward(1.5), []
-        for step in range(arguments.steps):
-            rewards.append(_rl_step(engine, words, verdicts, arguments, work, rng, smoothing, shuffled, step))
-        after = evaluate(engine, words, verdicts, arguments, work, seed)
+        before = evaluate(engine, words, verdicts, work, seed)
+        engine.save(work / "after-sft")
+        for shuffled in (False, True):
+            engine.load(work / "after-sft")
+            rng, smoothing, rewards = np.random.default_rng([seed, int(shuffled)]), RunningReward(1.5), list[float]()
+            for step in range(arguments.steps):
+                rewards.append(_rl_step(engine, words, verdicts, arguments, work, rng, smoothing, shuffled, step))
+            yield {
+                "seed": seed,
+                "shuffled": shuffled,
+                "sft_loss": loss,
+                "before": before,
+                "after": evaluate(engine, words, verdicts, work, seed),
+                "train": rewards,
+            }
     finally:
         engine.close()
-    return {"seed": seed, "shuffled": shuffled, "sft_loss": loss, "before": before, "after": after, "train": rewards}
 
 
 def _corpus(words: Words, rng: np.random.Generator, verdicts: Verdicts) -> list[Sample]:
@@ -298,21 +334,22 @@ def _rl_step(
     return float(raw.mean())
 
 
-def evaluate(
-    engine: Engine, words: Words, verdicts: Verdicts, arguments: argparse.Namespace, work: Path, seed: int
-) -> float:
-    """Mean reward of answers to prompts of held-out shapes; the same prompts and sampling seed at each call."""
+def evaluate(engine: Engine, words: Words, verdicts: Verdicts, work: Path, seed: int) -> dict[str, float]:
+    """Answers to prompts of held-out shapes: their mean reward, the share that is correct, the share of each schedule.
+
+    The same prompts and sampling seed at each call.
+    """
     rng = np.random.default_rng([seed, 9])
     tasks = [(family, shape) for family in FAMILIES for shape in HELD_OUT_SHAPES for _ in range(4)]
     prompts = [prompt_ids(words, family, shape, rng, verdicts) for family, shape in tasks]
     version = engine.publish(work / "weights")
     groups = sample(version.path, prompts, 8, 128, words.ids[END], seed)
-    rewards = [
-        verdicts.reward(*task, words.decode(list(ids)))
-        for task, group in zip(tasks, groups, strict=True)
-        for ids, _ in group
-    ]
-    return float(np.mean(rewards))
+    texts = [(task, words.decode(list(ids))) for task, group in zip(tasks, groups, strict=True) for ids, _ in group]
+    rewards = [verdicts.reward(*task, text) for task, text in texts]
+    shares = {
+        name: float(np.mean([text == kernel_text(family, name) for (family, _), text in texts])) for name in SCHEDULES
+    }
+    return {"reward": float(np.mean(rewards)), "correct": float(np.mean([r > 0 for r in rewards])), **shares}
 
 
 def interval(values: list[float]) -> tuple[float, float, float]:
@@ -353,22 +390,23 @@ def main() -> None:
         if arguments.verdicts:
             arguments.verdicts.write_text(json.dumps([[*key, value] for key, value in verdicts.known.items()]))
         for seed in range(arguments.seeds):
-            for shuffled in (False, True):
-                with tempfile.TemporaryDirectory() as folder:
-                    result = run(seed, shuffled=shuffled, arguments=arguments, verdicts=verdicts, work=Path(folder))
-                results.append(result)
-                kind = "shuffled" if shuffled else "real"
-                print(
-                    f"seed {seed} {kind:8} SFT loss {result['sft_loss']:.3f}, held-out reward "
-                    f"{result['before']:.3f} -> {result['after']:.3f}, {time.monotonic() - began:.0f} s",
-                    flush=True,
-                )
+            with tempfile.TemporaryDirectory() as folder:
+                for result in run(seed, arguments=arguments, verdicts=verdicts, work=Path(folder)):
+                    results.append(result)
+                    kind, before, after = ("real", "shuffled")[result["shuffled"]], result["before"], result["after"]
+                    shares = ", ".join(f"{name} {before[name]:.0%} -> {after[name]:.0%}" for name in SCHEDULES)
+                    print(
+                        f"seed {seed} {kind:8} SFT loss {result['sft_loss']:.3f}, held-out: reward "
+                        f"{before['reward']:.3f} -> {after['reward']:.3f}, correct {before['correct']:.0%} -> "
+                        f"{after['correct']:.0%}, {shares}; {time.monotonic() - began:.0f} s",
+                        flush=True,
+                    )
         print(f"{verdicts.judged} kernels judged")
     if arguments.json:
         arguments.json.write_text(json.dumps(results, indent=1))
     spans = {}
     for shuffled in (False, True):
-        changes = [r["after"] - r["before"] for r in results if r["shuffled"] is shuffled]
+        changes = [r["after"]["reward"] - r["before"]["reward"] for r in results if r["shuffled"] is shuffled]
         mean, low, high = spans[shuffled] = interval(changes)
         print(f"{'shuffled' if shuffled else 'real':8} rewards: change {mean:+.3f} [{low:+.3f}, {high:+.3f}]")
     sys.exit(0 if spans[False][1] > 0 and spans[True][1] <= 0 else 1)

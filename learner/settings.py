@@ -51,6 +51,9 @@ class LearnerSettings(BaseModel):
     weight_decay: float = Field(default=0.0, ge=0)
     grad_clip: float = Field(default=1.0, gt=0)
     zero_stage: int = Field(default=1, ge=0, le=3)
+    offload: Literal["none", "optimizer", "all"] = "none"
+    """What ZeRO keeps in the host's memory, not the GPU's: the optimizer's state and its step (stages 1 to 3), or with
+    stage 3 the weights too. On a CPU it changes nothing but the path that is taken."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     micro_batch_tokens: int = Field(default=4096, ge=128)
     """Most tokens (prompts included) of one forward and backward."""
