@@ -116,6 +116,10 @@ class WarpsmithAlgorithm(Algorithm):
         assert self._run is not None
         return result | {"done": self._run.state.finished, "run_folder": str(self._run.folder.path)}
 
+    def restore_env_runners(self, env_runner_group: Any) -> list[int]:
+        """Nothing to bring back: the pools do that themselves."""
+        return []
+
     def save_to_path(self, path: str | Path | None = None, **_: Any) -> str:
         """The run's folder as it stands after the last iteration, copied to ``path`` (a new folder if left out).
 
