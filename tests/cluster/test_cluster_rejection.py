@@ -14,6 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import uvicorn
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse
 
 from actors.types import JudgeJob, JudgeResult
 from archive.store import Archive
@@ -49,10 +52,6 @@ class Server:
 
 @pytest.fixture
 def serve() -> Iterator[Callable[..., Server]]:
-    import uvicorn
-    from fastapi import FastAPI, Request
-    from fastapi.responses import JSONResponse
-
     running: list[uvicorn.Server] = []
 
     def start(**answers: list[str | int]) -> Server:
