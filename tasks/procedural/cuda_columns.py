@@ -176,8 +176,8 @@ def _packs(graph: Graph, height: int) -> Kernel:
         f"kernel.run((wide + 31) // 32, (32, {height}), {python_arguments(graph, 'rows', 'cols')})",
     ]
     note = (
-        f"A block of 32 x {height} threads reduces 128 columns, four a thread by loads of 16 bytes where the columns are "
-        f"a multiple of four; shared memory combines its {height} warps; {traffic(graph)}."
+        f"A block of 32 x {height} threads reduces 128 columns, four a thread by loads of 16 bytes where the columns "
+        f"are a multiple of four; shared memory combines its {height} warps; {traffic(graph)}."
     )
     return made(graph, {"kind": "tile", "height": height, "vector": 4}, source, launch, note)
 
@@ -212,9 +212,9 @@ def _split(graph: Graph, chunk: int) -> Kernel:
     lines = [
         "int col = blockIdx.x * blockDim.x + threadIdx.x;",
         "if (col >= cols) return;",
-        f"int first = blockIdx.y * {chunk}, last = min(rows, first + {chunk});",
+        f"int top = blockIdx.y * {chunk}, last = min(rows, top + {chunk});",
         _start(kind, double=False),
-        *_walk(graph, "for (int row = first; row < last; row++)"),
+        *_walk(graph, "for (int row = top; row < last; row++)"),
         f"parts[blockIdx.y * cols + col] = {_NAME[kind]};",
     ]
     parameters = declared(graph, "rows", "cols").replace("float* out", "float* parts")
@@ -233,10 +233,10 @@ def _strip(graph: Graph, chunk: int) -> list[str]:
     return [
         "__shared__ float part[8][32];",
         "int col = blockIdx.x * 32 + threadIdx.x;",
-        f"int first = blockIdx.y * {chunk} + threadIdx.y, last = min(rows, (blockIdx.y + 1) * {chunk});",
+        f"int top = blockIdx.y * {chunk}, last = min(rows, top + {chunk});",
         _start(kind, double=False),
         "if (col < cols)",
-        *(f"    {line}" for line in _walk(graph, "for (int row = first; row < last; row += 8)")),
+        *(f"    {line}" for line in _walk(graph, "for (int row = top + threadIdx.y; row < last; row += 8)")),
         *_folded(kind, 8),
     ]
 
@@ -247,8 +247,8 @@ def _split_tile(graph: Graph, chunk: int) -> Kernel:
     source = [prologue(graph, _node(graph).args[0]), global_function(parameters, lines), _second(graph)]
     launch = _split_launch(graph, chunk, "((cols + 31) // 32, count)", "(32, 8)")
     note = (
-        f"A block of 32 x 8 threads reduces 32 columns of a chunk of {chunk} rows in shared memory, and a second kernel "
-        f"combines the chunks; {traffic(graph)}."
+        f"A block of 32 x 8 threads reduces 32 columns of a chunk of {chunk} rows in shared memory, and a second "
+        f"kernel combines the chunks; {traffic(graph)}."
     )
     return made(graph, {"kind": "split_tile", "chunk": chunk}, source, launch, note)
 

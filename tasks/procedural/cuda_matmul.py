@@ -60,7 +60,10 @@ def _kernel(
 ) -> Kernel:
     """``grid``: columns and rows that a block computes."""
     first = graph.inputs[0].name
-    blocks = [name if step == 1 else f"({name} + {step - 1}) // {step}" for name, step in zip(("cols", "rows"), grid)]
+    blocks = [
+        name if step == 1 else f"({name} + {step - 1}) // {step}"
+        for name, step in zip(("cols", "rows"), grid, strict=True)
+    ]
     launch = [
         f"rows, inner = {first}.shape",
         f"cols = {cols_of(graph)}",
@@ -79,8 +82,8 @@ def _direct(graph: Graph, x: int, y: int) -> Kernel:
         *_store(graph, "s"),
     ]
     note = (
-        f"One thread computes one number of the product, {x} x {y} threads a block, and reads a row and a column for it: "
-        "two loads, from cache mostly, for each multiply-add."
+        f"One thread computes one number of the product, {x} x {y} threads a block, and reads a row and a column for "
+        "it: two loads, from cache mostly, for each multiply-add."
     )
     return _kernel(graph, {"kind": "direct", "x": x, "y": y}, lines, (x, y), f"({x}, {y})", note)
 
@@ -103,8 +106,8 @@ def _column(graph: Graph, size: int, count: int) -> Kernel:
         ),
     ]
     note = (
-        f"One thread computes {count} numbers of a column, {size} threads a block: a number of the right factor is read "
-        f"once for {count} multiply-adds, and the left factor's are the same for the whole warp."
+        f"One thread computes {count} numbers of a column, {size} threads a block: a number of the right factor is "
+        f"read once for {count} multiply-adds, and the left factor's are the same for the whole warp."
     )
     return _kernel(graph, {"kind": "column", "block": size, "count": count}, lines, (size, count), str(size), note)
 
@@ -138,6 +141,7 @@ def _shared(graph: Graph, side: int) -> Kernel:
 def _registers(graph: Graph, side: int, each: int, depth: int) -> Kernel:
     threads = (side // each) ** 2
     across = side // each
+    left, right = _left(graph, "row", "at"), _right(graph, "at", "col")
     lines = [
         f"__shared__ float left[{depth}][{side}], right[{depth}][{side}];",
         f"int t = threadIdx.x, top = blockIdx.y * {side}, first = blockIdx.x * {side};",
@@ -149,14 +153,14 @@ def _registers(graph: Graph, side: int, each: int, depth: int) -> Kernel:
                     f"for (int k = t; k < {side * depth}; k += {threads})",
                     [
                         f"int row = top + k / {depth}, at = start + k % {depth};",
-                        f"left[k % {depth}][k / {depth}] = row < rows && at < inner ? {_left(graph, 'row', 'at')} : 0.f;",
+                        f"left[k % {depth}][k / {depth}] = row < rows && at < inner ? {left} : 0.f;",
                     ],
                 ),
                 *block(
                     f"for (int k = t; k < {side * depth}; k += {threads})",
                     [
                         f"int at = start + k / {side}, col = first + k % {side};",
-                        f"right[k / {side}][k % {side}] = at < inner && col < cols ? {_right(graph, 'at', 'col')} : 0.f;",
+                        f"right[k / {side}][k % {side}] = at < inner && col < cols ? {right} : 0.f;",
                     ],
                 ),
                 "__syncthreads();",
@@ -180,9 +184,9 @@ def _registers(graph: Graph, side: int, each: int, depth: int) -> Kernel:
         ),
     ]
     note = (
-        f"A block of {threads} threads computes a tile of {side} x {side}, a thread {each} x {each} numbers in registers; "
-        f"{depth} columns and rows of the factors lie in shared memory at a time, and {2 * each} loads from there serve "
-        f"{each * each} multiply-adds."
+        f"A block of {threads} threads computes a tile of {side} x {side}, a thread {each} x {each} numbers in "
+        f"registers; {depth} columns and rows of the factors lie in shared memory at a time, and {2 * each} loads from "
+        f"there serve {each * each} multiply-adds."
     )
     schedule: dict[str, int | str] = {"kind": "registers", "side": side, "each": each, "depth": depth}
     return _kernel(graph, schedule, lines, (side, side), str(threads), note)

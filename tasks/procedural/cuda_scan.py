@@ -161,8 +161,8 @@ def _warp(graph: Graph, warps: int, items: int) -> Kernel:
         *_chunk(graph, items, "32", "warp_scan(v, lane)", "lane", ["s = __shfl_sync(~0u, v, 31);"]),
     ]
     note = (
-        f"A warp scans a row in chunks, {_items_text(items)}, by shuffles, and carries the sum on; {warps} rows a block. "
-        f"{traffic(graph)}."
+        f"A warp scans a row in chunks, {_items_text(items)}, by shuffles, and carries the sum on; {warps} rows a "
+        f"block. {traffic(graph)}."
     )
     schedule: dict[str, int | str] = {"kind": "warp_per_row", "block": warps * 32, "items": items}
     return made(graph, schedule, _source(graph, [_WARP_SCAN], lines), _launch(graph, warps, warps * 32), note)
