@@ -157,7 +157,7 @@ def _kernel(graph: Graph, plan: RowPlan, way: Way) -> Kernel:
     kinds = sorted({reduction for one in passes for reduction, _, _ in one.totals})
     source: list[list[str]] = [[PACK]] if way.vector > 1 else []
     if way.lanes == 0:
-        source += [lane_helper(kind) for kind in kinds] + [block_helper(kind) for kind in kinds]
+        source += [block_helper(kind) for kind in kinds]
     elif way.lanes > 1:
         source += [lane_helper(kind, way.lanes) for kind in kinds]
     source.append(prologue(graph, plan.cut))

@@ -69,17 +69,18 @@ def lane_helper(reduction: str, lanes: int = 32) -> list[str]:
 
 
 def block_helper(reduction: str) -> list[str]:
-    """The same over a block whose size is a multiple of 32; needs the one for a warp."""
+    """The same over a block whose size is a multiple of 32."""
     return block(
         f"__device__ float block_{reduction}(float v)",
         [
             "__shared__ float part[32];",
-            f"v = warp_{reduction}(v);",
+            f"for (int k = 16; k; k /= 2) {_COMBINE[reduction].format('__shfl_xor_sync(~0u, v, k)')}",
             "__syncthreads();",
-            "if (threadIdx.x % 32 == 0) part[threadIdx.x / 32] = v;",
+            "part[threadIdx.x / 32] = v;",
             "__syncthreads();",
-            f"v = threadIdx.x % 32 < blockDim.x / 32 ? part[threadIdx.x % 32] : {START[reduction]};",
-            f"return warp_{reduction}(v);",
+            f"v = {START[reduction]};",
+            f"for (int k = 0; k < blockDim.x / 32; k++) {_COMBINE[reduction].format('part[k]')}",
+            "return v;",
         ],
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import importlib.util
 import random
 import re
@@ -11,12 +12,10 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import pytest
 
 import warpsmith
-from tasks.loader import variant_source
 from tasks.procedural.cuda_kernels import cuda_kernels
 from tasks.procedural.draw import FAMILIES, draw_graph
 from tasks.procedural.graph import Graph
@@ -29,7 +28,7 @@ SIZES = {
     "elementwise": ((3, 4), (37, 129), (6, 1031)),
     "row_reduction": ((5, 64), (37, 33), (3, 1031)),
     "row_norm": ((5, 64), (37, 33), (3, 1031)),
-    "column_reduction": ((5, 64), (300, 33), (1031, 130)),
+    "column_reduction": ((5, 64), (300, 33), (4101, 10), (257, 260)),
     "scan": ((5, 64), (37, 33), (3, 1031)),
     "transpose": ((5, 64), (37, 33), (3, 1031), (130, 97)),
     "matmul": ((64, 64, 16), (37, 33, 35), (130, 71, 7)),
@@ -157,3 +156,56 @@ def emulated(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_kernels_compute_what_torch_does_at_sizes_they_were_not_made_for(family: str) -> None:
     assert mistakes(spread(family, range(8), 9), ("given", "shifted")) == []
+
+
+@pytest.mark.usefixtures("emulated")
+def test_the_check_sees_a_wrong_operator_and_a_missing_bound() -> None:
+    """Else the test above would say nothing."""
+    graph = draw_graph(1, family="row_norm")
+    kernel = next(k for _, k in offered("row_norm", 1) if dict(k.schedule)["kind"] == "warp_per_row")
+    wrong = kernel.code.replace("s += ", "s -= "), kernel.code.replace("col < cols", "col + 1 < cols")
+    assert all(code != kernel.code for code in wrong)
+    for code in wrong:
+        assert mistakes([(1, graph, dataclasses.replace(kernel, code=code))], ("given",))
+
+
+def compiled(kernels: Sequence[Kernel], folder: Path) -> str:
+    """What ptxas says about them, all in one file: a namespace for each, and names of their own for the kernels."""
+    text = []
+    for number, kernel in enumerate(kernels):
+        names = ("run", "combine", "finish")
+        text += [f"#define {name} kernel{number}_{name}" for name in names]
+        text += [f"namespace source{number} {{", embedded(kernel.code), "}", *(f"#undef {name}" for name in names)]
+    (folder / "kernels.cu").write_text("\n".join(text), encoding="utf-8")
+    done = subprocess.run(
+        ["nvcc", "-cubin", "-arch=sm_90", "-std=c++17", "-Xptxas", "-v", "kernels.cu"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=folder,
+    )
+    assert done.returncode == 0, done.stderr[:2000]
+    return done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc")
+@pytest.mark.parametrize("family", FAMILIES)
+def test_nvcc_takes_the_kernels_without_spilling(family: str, tmp_path: Path) -> None:
+    said = compiled([kernel for _, _, kernel in spread(family, range(8), 12)], tmp_path)
+    assert said.count("bytes spill stores") == said.count(" 0 bytes spill stores") > 0, said
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_kernels_are_distinct_short_candidates_with_a_note(family: str) -> None:
+    for seed in range(8):
+        kernels = [kernel for _, kernel in offered(family, seed)]
+        assert len(kernels) >= 8
+        assert len({kernel.code for kernel in kernels}) == len({kernel.schedule for kernel in kernels}) == len(kernels)
+        for kernel in kernels:
+            tree = ast.parse(kernel.code)
+            assert [node.name for node in tree.body if isinstance(node, ast.ClassDef)] == ["ModelNew"]
+            assert "INFINITY" not in kernel.code
+            assert 10 <= len(kernel.note.split()) <= 70
+            assert len(kernel.code) <= 3400
+        assert sum(len(kernel.code) <= 2100 for kernel in kernels) >= 0.4 * len(kernels)
