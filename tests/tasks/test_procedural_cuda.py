@@ -9,6 +9,7 @@ import random
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -38,17 +39,20 @@ GPU_SIZES = ((1 << 19, 32), (1 << 14, 768), (4096, 4096), (256, 16384))
 """Sizes that schedules are offered for."""
 
 
-def sibling(name: str) -> ModuleType:
-    """A module beside this file: pytest imports tests without putting their folders on the path."""
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
+def module_of(path: Path) -> ModuleType:
+    """A file's module: pytest imports tests without putting their folders on the path."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module  # dataclasses look themselves up there
     spec.loader.exec_module(module)
     return module
 
 
-fibers = sibling("cuda_fibers")
-suite = sibling("test_tasks_suite")
+HERE = Path(__file__).resolve()
+fibers = module_of(HERE.with_name("cuda_fibers.py"))
+suite = module_of(HERE.with_name("test_tasks_suite.py"))
+benchmark = module_of(HERE.parents[2] / "benchmarks" / "generated_cuda.py")
 
 
 def offered(family: str, seed: int) -> Iterator[tuple[Graph, Kernel]]:
@@ -209,9 +213,6 @@ def test_kernels_are_distinct_short_candidates_with_a_note(family: str) -> None:
             assert 10 <= len(kernel.note.split()) <= 70
             assert len(kernel.code) <= 3400
         assert sum(len(kernel.code) <= 2100 for kernel in kernels) >= 0.4 * len(kernels)
-
-
-benchmark = importlib.import_module("benchmarks.generated_cuda")
 
 
 @pytest.mark.usefixtures("emulated")
