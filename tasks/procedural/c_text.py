@@ -16,9 +16,9 @@ static inline float fexp(float x) {
     float t = fminf(fmaxf(x * 1.44269504f, -126.f), 126.f);
     float r = rintf(t), f = t - r;
     union { int i; float v; } n = {((int)r + 127) << 23};
-    return n.v * (1.f + f * (.693146978f + f * (.240222421f + f * (.0555073375f + f * (.009671513f + f * .00132647f)))));
+    return n.v * (1.f + f * (.69314698f + f * (.24022242f + f * (.05550734f + f * (.009671513f + f * .00132647f)))));
 }"""
-"""exp as 2**n times a polynomial in the rest (minimax, relative error 1e-7): with fast-math, its loops become vector code."""
+"""exp as 2**n times a polynomial in the rest, error 1e-7: with fast-math, loops over it become vector code."""
 
 
 @dataclass(frozen=True, kw_only=True)
