@@ -46,7 +46,8 @@ class LearnerClient:
         self._birth: Birth | None = None
         self._busy = False
         self.policy_version = 0
-        self._actor: Any = ray.remote(LearnerActor).options(num_cpus=0.5, max_restarts=0).remote(0)
+        options = {"num_cpus": 0.5, "num_gpus": settings.gpus, "max_restarts": 0}
+        self._actor: Any = ray.remote(LearnerActor).options(**options).remote(0)
         self._starting: Any = self._actor.apply.remote(
             LearnerActor.start,
             model_dir=str(model_dir),
