@@ -41,9 +41,9 @@ class LearnerActor(Member):
         with self._turn.shared():
             return self.engine.step(samples)
 
-    def sft_step(self, samples: Sequence[Sample]) -> StepResult:
+    def sft_step(self, samples: Sequence[Sample], lr_scale: float = 1.0) -> StepResult:
         with self._turn.shared():
-            return self.engine.sft_step(samples)
+            return self.engine.sft_step(samples, lr_scale)
 
     def probe(self, token_ids: Sequence[int]) -> tuple[float, ...]:
         with self._turn.shared():

@@ -68,9 +68,9 @@ class LearnerClient:
         self.policy_version = result.policy_version
         return result
 
-    def sft_step(self, samples: Sequence[Sample]) -> StepResult:
-        """One supervised update."""
-        result: StepResult = self._call("sft_step", self._timeouts.learn, samples=list(samples))
+    def sft_step(self, samples: Sequence[Sample], lr_scale: float = 1.0) -> StepResult:
+        """One supervised update at ``lr_scale`` times its learning rate."""
+        result: StepResult = self._call("sft_step", self._timeouts.learn, samples=list(samples), lr_scale=lr_scale)
         self.policy_version = result.policy_version
         return result
 
