@@ -8,11 +8,16 @@ from __future__ import annotations
 
 import ast
 import builtins
+import contextlib
 import ctypes
+import os
+import platform
+import shutil
 import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,9 +34,11 @@ if TYPE_CHECKING:
 MOST_TOGETHER = 40
 """Kernels in one file for the compiler."""
 ROUNDS = 9
-"""Timings of each kernel, in turn with the others and with PyTorch."""
+"""Timings of each kernel, in turn with the others and with PyTorch; fewer where a call is long."""
 _SECONDS = 2e-4
 """Of one timing, at least; many calls where one is shorter."""
+_MOST_SECONDS = 0.02
+"""Of all timings of a kernel, from the third on."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,14 +74,16 @@ def measure(
         settings: threads, compiler, flags and tolerances.
         timed: False leaves the times at 0.
 
-    Raises ConfigError: the compiler fails; its first errors are in the text.
+    Raises ConfigError: there is no compiler.
     """
     import torch
 
+    if shutil.which(settings.cxx) is None:
+        raise ConfigError(f"no {settings.cxx} on PATH: install a C++ compiler (Debian: apt-get install g++)")
     torch.set_num_threads(settings.threads)
     sources = [cpp_source(kernel.code) for _, kernels in tasks for kernel in kernels]
     with tempfile.TemporaryDirectory(prefix="warpsmith-generated-") as folder:
-        functions = iter(_compiled(sources, settings, Path(folder)))
+        functions = iter(_compiled(sources, settings, Path(folder)))  # or why one does not compile
         _set_threads(settings.threads)
         results = []
         for task, kernels in tasks:
@@ -90,21 +99,39 @@ def cpp_source(code: str) -> str:
     raise ConfigError("a generated candidate has no load_cpp")
 
 
-def _compiled(sources: Sequence[str], settings: JudgeSettings, folder: Path) -> list[CppFunction]:
-    """Each source's function ``run``. Sources with fast-math and those without are kept apart: the header that they
-    share differs."""
-    found: dict[int, CppFunction] = {}
+def _compiled(sources: Sequence[str], settings: JudgeSettings, folder: Path) -> list[CppFunction | str]:
+    """Each source's function ``run``, or the compiler's first errors. Sources with fast-math and those without are kept
+    apart: the header that they share differs."""
+    found: dict[int, CppFunction | str] = {}
+    parts = []
     for wanted in (False, True):
         group = [i for i, source in enumerate(sources) if ("fast-math" in source) == wanted]
-        for start in range(0, len(group), MOST_TOGETHER):
-            part = group[start : start + MOST_TOGETHER]
-            library = _compile_together([sources[i] for i in part], settings, folder / f"{wanted}_{start}")
-            for place, i in enumerate(part):
-                found[i] = CppFunction("run", parse_functions(sources[i])["run"], getattr(library, f"run_{place}"))
+        parts += [group[start : start + MOST_TOGETHER] for start in range(0, len(group), MOST_TOGETHER)]
+    with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
+        for made in pool.map(lambda part: _compile_part(part, sources, settings, folder), parts):
+            found |= made
     return [found[i] for i in range(len(sources))]
 
 
-def _compile_together(sources: Sequence[str], settings: JudgeSettings, stem: Path) -> ctypes.CDLL:
+def _compile_part(
+    part: Sequence[int], sources: Sequence[str], settings: JudgeSettings, folder: Path
+) -> dict[int, CppFunction | str]:
+    """One file for the compiler; where it fails, its halves are tried, down to the kernel that is at fault."""
+    library = _compile_together([sources[i] for i in part], settings, folder / f"part_{part[0]}_{len(part)}")
+    if isinstance(library, str):
+        if len(part) == 1:
+            return {part[0]: library}
+        half = len(part) // 2
+        return _compile_part(part[:half], sources, settings, folder) | _compile_part(
+            part[half:], sources, settings, folder
+        )
+    return {
+        i: CppFunction("run", parse_functions(sources[i])["run"], getattr(library, f"run_{place}"))
+        for place, i in enumerate(part)
+    }
+
+
+def _compile_together(sources: Sequence[str], settings: JudgeSettings, stem: Path) -> ctypes.CDLL | str:
     head = dict.fromkeys(line for source in sources for line in source.splitlines() if line.startswith("#"))
     texts = [line for line in head if not line.startswith("#include")]
     texts += [line for line in head if line.startswith("#include")]
@@ -120,7 +147,7 @@ def _compile_together(sources: Sequence[str], settings: JudgeSettings, stem: Pat
         check=False,
     )
     if done.returncode:
-        raise ConfigError(f"generated kernels do not compile: {summarise_errors(done.stderr, str(source_path))}")
+        return f"does not compile: {summarise_errors(done.stderr, str(source_path))}"
     return ctypes.CDLL(str(out_path))
 
 
@@ -133,22 +160,22 @@ def _set_threads(number: int) -> None:
 
 
 def _measure_task(
-    task: GeneratedTask, kernels: Sequence[tuple[Kernel, CppFunction]], settings: JudgeSettings, timed: bool
+    task: GeneratedTask, kernels: Sequence[tuple[Kernel, CppFunction | str]], settings: JudgeSettings, timed: bool
 ) -> list[Measured]:
     import torch
 
-    classes = [_model_new(kernel.code, function) for kernel, function in kernels]
-    faults = [""] * len(kernels)
+    faults = [function if isinstance(function, str) else "" for _, function in kernels]
+    whole = {i: _model_new(k.code, f) for i, (k, f) in enumerate(kernels) if not isinstance(f, str)}
     with torch.no_grad():
         for shape in reversed(task.shapes.cpu):  # the timed one last: its inputs are in the caches
             constants = next(v.constants for v in task.task.variants if v.name == shape.name)
             module = _run_module(variant_source(task.source, constants))
             torch.manual_seed(task.seed)
             model = module["Model"](*module["get_init_inputs"]()).eval()
-            mine = [_constructed(one, module, model) for one in classes]
+            mine = {i: _constructed(one, module, model) for i, one in whole.items()}
             for distribution in ("given", "large", "ties") if shape.held_out else ("given",):
                 inputs = [_redrawn(x, distribution) for x in module["get_inputs"]()]
-                for i, fault in enumerate(_faults(model, mine, inputs, settings)):
+                for i, fault in zip(mine, _faults(model, list(mine.values()), inputs, settings), strict=True):
                     faults[i] = faults[i] or (f"{shape.name}, {distribution}: {fault}" if fault else "")
         good = [i for i, fault in enumerate(faults) if not fault]
         times = _times([model, *(mine[i] for i in good)], inputs) if timed and good else []
@@ -256,10 +283,21 @@ def _times(models: Sequence[Any], inputs: Sequence[Any]) -> list[float]:
         model(*inputs)
         calls.append(max(1, min(200, round(_SECONDS / max(time.perf_counter() - began, 1e-7)))))
     times: list[list[float]] = [[] for _ in models]
-    for _ in range(ROUNDS):
+    for number in range(ROUNDS):
         for model, count, own in zip(models, calls, times, strict=True):
+            if number > 2 and sum(own) * count > _MOST_SECONDS * 1e6:
+                continue
             began = time.perf_counter()
             for _ in range(count):
                 model(*inputs)
             own.append((time.perf_counter() - began) / count * 1e6)
-    return [sorted(own)[ROUNDS // 2] for own in times]
+    return [sorted(own)[len(own) // 2] for own in times]
+
+
+def machine(settings: JudgeSettings) -> dict[str, str]:
+    """The hardware as verdicts name it, as far as prompts show it."""
+    name = platform.processor() or platform.machine()
+    with contextlib.suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        name = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), name)
+    return {"cpu": name, "threads": str(settings.threads)}
