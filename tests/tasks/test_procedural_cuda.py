@@ -9,6 +9,7 @@ import random
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -38,17 +39,20 @@ GPU_SIZES = ((1 << 19, 32), (1 << 14, 768), (4096, 4096), (256, 16384))
 """Sizes that schedules are offered for."""
 
 
-def sibling(name: str) -> ModuleType:
-    """A module beside this file: pytest imports tests without putting their folders on the path."""
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
+def module_of(path: Path) -> ModuleType:
+    """A file's module: pytest imports tests without putting their folders on the path."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module  # dataclasses look themselves up there
     spec.loader.exec_module(module)
     return module
 
 
-fibers = sibling("cuda_fibers")
-suite = sibling("test_tasks_suite")
+HERE = Path(__file__).resolve()
+fibers = module_of(HERE.with_name("cuda_fibers.py"))
+suite = module_of(HERE.with_name("test_tasks_suite.py"))
+benchmark = module_of(HERE.parents[2] / "benchmarks" / "generated_cuda.py")
 
 
 def offered(family: str, seed: int) -> Iterator[tuple[Graph, Kernel]]:
@@ -209,3 +213,26 @@ def test_kernels_are_distinct_short_candidates_with_a_note(family: str) -> None:
             assert 10 <= len(kernel.note.split()) <= 70
             assert len(kernel.code) <= 3400
         assert sum(len(kernel.code) <= 2100 for kernel in kernels) >= 0.4 * len(kernels)
+
+
+@pytest.mark.usefixtures("emulated")
+def test_the_gpu_benchmark_tells_right_from_wrong_and_sums_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its parts that need no GPU, on small sizes."""
+    small = draw_shapes("row_norm", 3).cpu
+    shapes = [dataclasses.replace(shape, rows=9, cols=cols) for shape, cols in zip(small, (64, 32, 33), strict=True)]
+    monkeypatch.setattr(benchmark, "draw_shapes", lambda family, seed: Shapes(cpu=small, gpu=tuple(shapes)))
+    jobs = benchmark.jobs_of(3, 3, "row_norm")
+    assert len({job.code for job in jobs}) == 3
+    assert all("VARIANTS" in source for source, _ in jobs[0].sources)
+    fibers.prepare([benchmark.embedded(job.code) for job in jobs])
+    cases, _ = benchmark.cases_of(jobs[0], "cpu")
+    assert [tuple(case.inputs[0].shape) for case in cases] == [(9, 64), (9, 32), *[(9, 33)] * 4]
+    lines = [job.line(**benchmark.looked_at(job, cases, 3, "cpu"), eager_microseconds=9.0) for job in jobs]
+    assert all(line["correct"] and line["microseconds"] > 0 for line in lines)
+    wrong = dataclasses.replace(jobs[0], code=jobs[0].code.replace("s += ", "s -= "))
+    found = benchmark.looked_at(wrong, cases, 3, "cpu")
+    assert not found["correct"]
+    assert found["error"].startswith("default size, given inputs: error ")
+    told = [{**line, "microseconds": spent} for line, spent in zip(lines, (2.0, 3.0, 8.0), strict=True)]
+    table = benchmark.summary([*told, wrong.line(**found)])
+    assert table[1].split() == ["row_norm", "3/4", "1", "1.50", "4.50"]
