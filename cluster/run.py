@@ -68,6 +68,8 @@ def resolve_tasks(config: Config) -> tuple[Task, ...]:
             f'search.backend = "{backend}" is judged on {DEVICES[backend]}, judge.device is "{device}": leave out the '
             "latter, or change one"
         )
+    if not config.judge.timed:
+        raise ConfigError("judge.timed is false: a run learns from speedups; set it for `warpsmith evaluate` only")
     tasks = tuple(load_task(name) for name in config.tasks.names) if config.tasks.names else suite_tasks()
     names = [task.name for task in tasks]
     doubled = sorted({name for name in names if names.count(name) > 1})
