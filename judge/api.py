@@ -153,7 +153,7 @@ class Judge:
         deadline = time.monotonic() + self.settings.total_seconds
         with self._lease.shared():
             if self.settings.device == "cuda":
-                self._zygote.prefork(1 + self.settings.cuda_pairs)
+                self._zygote.prefork(1 + self.settings.cuda_pairs * self.settings.timed)
             self._compiler.make_room()
             self._compiler.seconds = 0.0
             with candidate_blamed(self._compiler):
@@ -166,6 +166,8 @@ class Judge:
             findings.seconds["load"] -= self._compiler.seconds
             with player, findings.phase("verify"):
                 bank = self._verify(task, player, findings, deadline)
+        if bank is None:
+            return self._verdict(findings, Status.CORRECT, message="verified, not timed (judge.timed=false)")
         with self._lease.exclusive(), findings.phase("time"):
             timing = self._time(task, candidate, bank, deadline, findings)
         if self._way.is_faster_than_light(timing, bank.cases, self.settings):
@@ -180,7 +182,7 @@ class Judge:
         return self._decide(findings, timing)
 
     def _verify(self, task: Task, player: Player, findings: _Findings, deadline: float) -> Any:
-        """Every variant on every distribution; returns the cases for timing (variant "default")."""
+        """Every variant on every distribution; returns the cases for timing (variant "default"), None if untimed."""
         bank: Any = None
         for variant in task.variants_on(self.settings.device):
             with self._way.reference(self._zygote, task, variant, deadline) as reference:
@@ -193,9 +195,9 @@ class Judge:
                     with candidate_blamed(self._compiler):
                         player.call(case)
                         findings.tally.check(player.outputs(), case)
-                if bank is None:
+                if bank is None and self.settings.timed:
                     bank = self._way.bank(self._zygote, task, reference, cases[0])
-        assert bank is not None, "a task has a default variant"
+        assert bank is not None or not self.settings.timed, "a task has a default variant"
         return bank
 
     def _time(self, task: Task, candidate: Candidate, bank: Any, deadline: float, findings: _Findings) -> Timing:

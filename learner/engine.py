@@ -136,8 +136,12 @@ class Engine:
         }
         return self._finish(metrics, batches, seconds, started)
 
-    def sft_step(self, samples: Sequence[Sample]) -> StepResult:
-        """One supervised update: mean negative log-likelihood of the completion tokens, at temperature 1."""
+    def sft_step(self, samples: Sequence[Sample], lr_scale: float = 1.0) -> StepResult:
+        """One supervised update: mean negative log-likelihood of the completion tokens, at temperature 1.
+
+        Args:
+            lr_scale: times ``settings.sft_lr``, for a schedule.
+        """
         started = time.perf_counter()
         used = [sample for sample in samples if sample.completion_ids]
         if not used:
@@ -150,7 +154,7 @@ class Engine:
             sums, grad_norm = self._update(
                 batches,
                 lambda _, batch: supervised_loss(self._engine(batch, 1.0), denominator=denominator),
-                self._settings.lr if self._settings.sft_lr is None else self._settings.sft_lr,
+                lr_scale * (self._settings.lr if self._settings.sft_lr is None else self._settings.sft_lr),
             )
         measured = sums.metrics()
         metrics = {name: measured[name] for name in ("loss", "tokens")}
