@@ -95,13 +95,15 @@ def build_prompt(
     )
 
 
-def expert_completion(code: str, analysis: str) -> str:
+def expert_completion(code: str, analysis: str, design: str = "") -> str:
     """An answer in the three-section protocol, for supervised samples.
 
     ``parse`` gives back exactly this analysis (one that is stripped and holds no heading of the protocol) and exactly
-    this code (one that ends with a single newline). The design section is read off the code.
+    this code (one that ends with a single newline). The design section is read off the code where none is given.
     """
-    return _ANSWER.format(analysis=analysis.strip(), design=_design(code), code=fenced(code.removesuffix("\n")))
+    return _ANSWER.format(
+        analysis=analysis.strip(), design=design or _design(code), code=fenced(code.removesuffix("\n"))
+    )
 
 
 def _fewer_and_fewer(exemplars: list[Record]) -> Iterator[list[Record]]:
