@@ -8,6 +8,7 @@ Files as in test_redteam.py. That every text compiles, and that the corpus cover
 from __future__ import annotations
 
 import ast
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -58,8 +59,11 @@ def number_of(path: Path) -> int:
 
 
 def judged(judge: Judge, path: Path) -> Verdict:
+    began = time.monotonic()
     verdict = judge.judge(load_task(header(path)[2]), Candidate(code=path.read_text()))
-    SEEN[f"{path.parent.name}/{path.stem}"] = (path, verdict)
+    name = f"{path.parent.name}/{path.stem}"
+    print(f"\n{name} {time.monotonic() - began:.1f} s {verdict.status}: {verdict.message[:200]}", flush=True)
+    SEEN[name] = (path, verdict)
     assert "\n" not in verdict.message
     return verdict
 
