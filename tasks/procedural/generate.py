@@ -143,3 +143,16 @@ def split_of(graph: Graph) -> str:
             return split
         share -= width
     return "train"
+
+
+def procedural_tasks(source: str) -> list[Task]:
+    """The tasks of "procedural:SPLIT:COUNT", or "procedural:SPLIT:COUNT:SEED" for those from a seed on.
+
+    Raises TaskError: anything else.
+    """
+    parts = source.split(":")
+    numbers = parts[2:]
+    if len(parts) not in (3, 4) or not all(number.isdigit() for number in numbers) or int(numbers[0]) < 1:
+        raise TaskError(f"{source}: write procedural:SPLIT:COUNT[:SEED], such as procedural:test:200")
+    drawn = tasks_of(parts[1], int(numbers[1]) if len(numbers) > 1 else 0)
+    return [one.task for one in itertools.islice(drawn, int(numbers[0]))]
