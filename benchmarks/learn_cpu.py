@@ -262,7 +262,7 @@ def run(seed: int, *, arguments: argparse.Namespace, verdicts: Verdicts, work: P
     model = write_model(work / "model", words, seed)
     settings = LearnerSettings(
         lr=arguments.lr,
-        sft_lr=3e-3,
+        sft_lr=5e-3,
         lora=LoraSettings(rank=0),
         kl_coefficient=0.0,
         micro_batch_tokens=4096,
@@ -272,8 +272,9 @@ def run(seed: int, *, arguments: argparse.Namespace, verdicts: Verdicts, work: P
     try:
         sft_rng = np.random.default_rng([seed, 7])
         loss = math.nan
-        for _ in range(arguments.sft_updates):
-            loss = engine.sft_step(_corpus(words, sft_rng, verdicts)).metrics["loss"]
+        for number in range(arguments.sft_updates):
+            share = 1.0 - 0.95 * number / arguments.sft_updates
+            loss = engine.sft_step(_corpus(words, sft_rng, verdicts), share).metrics["loss"]
         before = evaluate(engine, words, verdicts, work, seed)
         engine.save(work / "after-sft")
         for shuffled in (False, True):
