@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -10,10 +11,9 @@ import torch
 from judge.api import Judge
 from judge.gradients import GradientError, WithGradients
 from judge.guards import Guards
-from judge.honest_work import RIGHT_WITHOUT_KERNELS, emptied
+from judge.honest_work import emptied
 from judge.runner import strided_copies
 from judge.settings import JudgeSettings
-from judge.static_rules import NO_CUSTOM_KERNEL
 from judge.types import Candidate
 from judge.wire import Compile
 from tasks.loader import parse_task
@@ -137,6 +137,7 @@ def test_inputs_that_are_not_contiguous_are_given_where_the_task_says_so(judge: 
     task = parse_task(TASK + "STRIDED = True\n")
     assert task.strided
     flat = FORWARD.replace("kernel.run(x, y", "kernel.run(x.as_strided((x.numel(),), (1,)), y")
+    flat = flat.replace("torch.empty_like(x)", "torch.empty(x.shape)")
     assert judge.judge(parse_task(TASK), Candidate(code=KERNEL + flat)).is_correct
     verdict = judge.judge(task, Candidate(code=KERNEL + flat))
     assert verdict.status == "incorrect" and "not contiguous" in verdict.message
@@ -157,19 +158,13 @@ def test_gradients_are_judged_where_the_task_asks_for_them(judge: Judge) -> None
     assert verdict.status == "incorrect" and "autograd.Function" in verdict.message, verdict.message
 
 
-WASTEFUL = parse_task(
-    TASK.replace("return torch.sin", "for _ in range(40):\n            x + 1\n        return torch.sin")
-)
-
-
 @pytest.mark.slow
-def test_a_kernel_that_the_answer_does_not_need_wins_nothing(judge: Judge) -> None:
+def test_kernels_that_the_answer_does_not_need_are_found_by_emptying_them(judge: Judge) -> None:
+    task, deadline = parse_task(TASK), time.monotonic() + 60
     decoy = KERNEL + (
         "class ModelNew(torch.nn.Module):\n    def forward(self, x):\n"
         "        y = torch.empty(1)\n        kernel.run(x, y, 1)\n        return torch.sin(x) * x + torch.cos(x)\n"
     )
-    verdict = judge.judge(WASTEFUL, Candidate(code=decoy))
-    assert verdict.status == "correct" and verdict.speedup_low and verdict.speedup_low > 1.01, verdict.message
-    assert NO_CUSTOM_KERNEL in verdict.flags and RIGHT_WITHOUT_KERNELS in verdict.flags
-    honest = judge.judge(WASTEFUL, Candidate(code=KERNEL + FORWARD))
-    assert honest.status == "win", honest.message
+    assert judge._is_right_without_kernels(task, Candidate(code=decoy), deadline)
+    assert not judge._is_right_without_kernels(task, Candidate(code=KERNEL + FORWARD), deadline)
+    assert judge.judge(task, Candidate(code=KERNEL + FORWARD)).is_correct, "later candidates have their kernels"
