@@ -178,7 +178,7 @@ class Judge:
         deadline = time.monotonic() + self.settings.total_seconds
         with self._lease.shared():
             if self.settings.device == "cuda":
-                self._zygote.prefork(1 + self.settings.cuda_pairs)
+                self._zygote.prefork(1 + self.settings.cuda_pairs * self.settings.timed)
             self._compiler.make_room()
             self._compiler.seconds = 0.0
             with candidate_blamed(self._compiler):
@@ -191,6 +191,8 @@ class Judge:
             findings.seconds["load"] -= self._compiler.seconds
             with player, findings.phase("verify"):
                 bank = self._verify(task, player, findings, deadline)
+        if bank is None:
+            return self._verdict(findings, Status.CORRECT, message="verified, not timed (judge.timed=false)")
         with self._lease.exclusive(), findings.phase("time"):
             timing = self._time(task, candidate, bank, deadline, findings)
         if impossible := self._way.faster_than_light(timing, bank.cases, self.settings):
@@ -205,7 +207,7 @@ class Judge:
         return self._decide(findings, timing)
 
     def _verify(self, task: Task, player: Player, findings: _Findings, deadline: float) -> Any:
-        """Every variant on every distribution; returns the cases for timing (variant "default")."""
+        """Every variant on every distribution; returns the cases for timing (variant "default"), None if untimed."""
         bank: Any = None
         guarded = "mentions torch.compile" not in findings.flags  # which cannot look into guarded calls
         for variant in task.variants_on(self.settings.device):
@@ -217,12 +219,12 @@ class Judge:
                     player.prepare(reference.setup, cases[0], guarded=guarded)
                     self._verify_cases(player, cases, findings)
                     if task.strided:
-                        cases = [replace(cases[0], label=f"variant {variant.name}, inputs that are not contiguous")]
-                        player.prepare(reference.setup, cases[0], guarded=guarded, strided=True)
-                        self._verify_cases(player, cases, findings)
-                if bank is None:
+                        turned = replace(cases[0], label=f"variant {variant.name}, inputs that are not contiguous")
+                        player.prepare(reference.setup, turned, guarded=guarded, strided=True)
+                        self._verify_cases(player, [turned], findings)
+                if bank is None and self.settings.timed:
                     bank = self._way.bank(self._zygote, task, reference, cases[0])
-        assert bank is not None, "a task has a default variant"
+        assert bank is not None or not self.settings.timed, "a task has a default variant"
         return bank
 
     def _verify_cases(self, player: Player, cases: Sequence[Any], findings: _Findings) -> None:
