@@ -59,7 +59,7 @@ class TaskSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     names: tuple[str, ...] = ()
-    """Suite names or paths of task files; empty means the whole suite."""
+    """Suite names, task files, folders, task packages, procedural:SPLIT:COUNT; empty means the whole suite."""
     expert_records: bool = True
     """The archive starts with the suite's expert kernels, judged on this machine."""
 

@@ -17,7 +17,7 @@ from cluster.session import Say, Session
 from search.backends import DEVICES
 from search.operators import build_prompt
 from search.types import Prompt
-from tasks.loader import load_task, suite_tasks
+from tasks.sources import SUITE_NAME, load_tasks
 from tasks.types import Task
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def resolve_tasks(config: Config) -> tuple[Task, ...]:
         )
     if not config.judge.timed:
         raise ConfigError("judge.timed is false: a run learns from speedups; set it for `warpsmith evaluate` only")
-    tasks = tuple(load_task(name) for name in config.tasks.names) if config.tasks.names else suite_tasks()
+    tasks = tuple(task for name in config.tasks.names or [SUITE_NAME] for task in load_tasks(name))
     names = [task.name for task in tasks]
     doubled = sorted({name for name in names if names.count(name) > 1})
     if doubled:

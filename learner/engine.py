@@ -175,18 +175,21 @@ class Engine:
     def publish(self, folder: Path) -> WeightsVersion:
         """Writes the whole policy, adapters merged, as ``folder/v000007`` (complete when it exists) in bfloat16.
 
+        With LoRA the adapter alone is in ``folder/v000007/adapter``.
+
         Only ``settings.keep_versions`` published versions stay. All ranks call it; rank 0 writes.
 
         Raises:
             LearnerError: the disk is full or the folder cannot be written.
         """
         state = self._policy.merged_state()
+        adapter = self._policy.adapter()
         if self._rank > 0:
             for _ in state:  # takes part in the gathering, writes nothing
                 pass
             return runtime.from_rank_zero(None)
         version = publishing.publish(
-            state, self._model_dir, Path(folder), self.policy_version, self._settings.keep_versions
+            state, self._model_dir, Path(folder), self.policy_version, self._settings.keep_versions, adapter
         )
         return runtime.from_rank_zero(version)
 
