@@ -137,9 +137,7 @@ def _prompts(config: Config, plan: Plan, session: Session) -> list[tuple[Task, P
     ]
 
 
-def _line(
-    task: Task, completion: Completion, parsed: Parsed, verdict: Verdict
-) -> tuple[Judged, dict[str, Any]]:
+def _line(task: Task, completion: Completion, parsed: Parsed, verdict: Verdict) -> tuple[Judged, dict[str, Any]]:
     one = Judged(
         task=task.name,
         family=family_of(task),

@@ -125,7 +125,9 @@ def test_the_same_code_is_judged_once_and_counted_for_each_completion(
     assert summary["all"]["statuses"] == {"correct": 2, "incorrect": 2, "unparsed": 2}
     assert summary["all"]["correct"]["share"] == pytest.approx(2 / 6)
     lines = [json.loads(line) for line in (tmp_path / "out" / "answers.jsonl").read_text().splitlines()]
-    assert sorted((line["task"], line["index"]) for line in lines) == [(n, i) for n in ("gelu", "softmax") for i in (0, 1, 2)]
+    assert sorted((line["task"], line["index"]) for line in lines) == [
+        (n, i) for n in ("gelu", "softmax") for i in (0, 1, 2)
+    ]
     assert json.loads((tmp_path / "out" / "summary.json").read_text()) == summary
 
 

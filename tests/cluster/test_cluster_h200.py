@@ -22,9 +22,9 @@ def test_the_judge_follows_the_language() -> None:
 
 
 def test_kernels_of_one_device_are_not_judged_on_the_other() -> None:
-    with pytest.raises(ConfigError, match='judged on cuda, judge.device is "cpu"'):
+    with pytest.raises(ConfigError, match=r'judged on cuda, judge\.device is "cpu"'):
         resolve_tasks(load_config(None, ["search.backend=cuda", "judge.device=cpu"]))
-    with pytest.raises(ConfigError, match="judge.timed is false"):
+    with pytest.raises(ConfigError, match=r"judge\.timed is false"):
         resolve_tasks(load_config(None, ["judge.timed=false"]))
 
 
