@@ -165,6 +165,8 @@ def _run_stages(
                 _learn(run, recording)
             else:
                 _loop(run, mode)
+            if config.rollout.channel == "memory" and session.learner is not None:
+                session.learner.publish(folder.weights)  # what the run leaves; its steps wrote none
             run.state = run.state.model_copy(update={"finished": True})
             folder.write_state(run.state)
         outcome = 0

@@ -66,7 +66,7 @@ def share(answers: Sequence[Judged], holds: Callable[[Judged], bool]) -> Share:
         return Share(value=value, low=edge if value else 0.0, high=1.0 if value else 1.0 - edge)
     drawn = np.random.default_rng(0).integers(len(rows), size=(RESAMPLES, len(rows)))
     sums = rows[drawn].sum(axis=1)  # [resamples, 2]
-    ends = np.percentile(sums[:, 0] / sums[:, 1], [2.5, 97.5])
+    ends: Any = np.percentile(sums[:, 0] / sums[:, 1], [2.5, 97.5])
     return Share(value=value, low=float(ends[0]), high=float(ends[1]))
 
 
