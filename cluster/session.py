@@ -97,9 +97,15 @@ class Session:
 
 @contextmanager
 def ray_cluster(config: Config) -> Iterator[None]:
-    """Join the cluster that this process was started on (`ray job submit`, RAY_ADDRESS), else start a local one."""
+    """Join the cluster that this process was started on (`ray job submit`, RAY_ADDRESS), else start a local one.
+
+    Where this process is connected already, as a trial of Ray Tune is, that connection is used and left as it is.
+    """
     import ray
 
+    if ray.is_initialized():
+        yield
+        return
     joined = bool(os.environ.get("RAY_ADDRESS"))
     others = children()
     if joined:
