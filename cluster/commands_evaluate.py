@@ -19,9 +19,13 @@ def register(app: typer.Typer) -> None:
 def evaluate(
     arguments: ConfigArguments = None,
     tasks: Annotated[
-        str,
-        typer.Option(metavar="SOURCE", help='"suite", a task file, a folder of them, or procedural:SPLIT:NUMBER.'),
-    ] = "procedural:test:50",
+        list[str] | None,
+        typer.Option(
+            metavar="SOURCE",
+            help='"suite", a task file, a folder of them, or procedural:SPLIT:NUMBER; procedural:test:50 if left out. '
+            "Repeatable.",
+        ),
+    ] = None,
     samples: Annotated[int, typer.Option(min=1, help="Completions of each task.")] = 4,
     timed: Annotated[
         bool, typer.Option("--timed/--untimed", help="Time what is correct too; otherwise it is only verified.")
@@ -44,7 +48,8 @@ def evaluate(
     from cluster.evaluation import table as rows_of
     from tasks.sources import load_tasks
 
-    plan = Plan(tasks=load_tasks(tasks), samples=samples, timed=timed, out=out)
+    sources = {source: load_tasks(source) for source in tasks or ["procedural:test:50"]}
+    plan = Plan(sources=sources, samples=samples, timed=timed, out=out)
     summary = run_evaluation(config, plan, partial(print, flush=True))
     heading, *rows = rows_of(summary)
     shown = Table(*heading, box=box.SIMPLE_HEAD)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,12 +31,17 @@ Say = Callable[[str], None]
 class Plan:
     """What the command line asks for."""
 
-    tasks: Sequence[Task]
+    sources: Mapping[str, Sequence[Task]]
+    """The tasks, by what named them on the command line."""
     samples: int
     """Completions of each task."""
     timed: bool
     """Whether correct candidates are timed too; without it the judge only verifies."""
     out: Path
+
+    @property
+    def tasks(self) -> list[Task]:
+        return [task for tasks in self.sources.values() for task in tasks]
 
 
 def evaluate(config: Config, plan: Plan, say: Say = print) -> dict[str, Any]:
@@ -99,6 +104,7 @@ def _judged(
     seconds["rollout"] = time.monotonic() - asked
     tokens = sum(len(completion.token_ids) for completion in completions)
     say(f"{len(completions)} completions, {tokens} tokens, {tokens / max(seconds['rollout'], 1e-9):.0f} tokens/s")
+    source_of = {task.name: source for source, tasks in plan.sources.items() for task in tasks}
     by_prompt = {prompt.prompt_id: task for task, prompt in prompts}
     waiting: dict[str, list[tuple[Task, Completion, Parsed]]] = {}
     jobs: list[JudgeJob] = []
@@ -106,7 +112,7 @@ def _judged(
         task, parsed = by_prompt[completion.prompt_id], parse(completion.text)
         if parsed.candidate is None:
             verdict = Verdict(status=Status.COMPILE_ERROR, message=parsed.reason)
-            yield _line(task, completion, parsed, verdict)
+            yield _line(source_of[task.name], task, completion, parsed, verdict)
             continue
         job_id = f"{task.name}-{fingerprint(parsed.candidate.code)}"
         if job_id not in waiting:
@@ -118,7 +124,7 @@ def _judged(
         if result.task_error:
             say(f"warning: {result.task_error}")
         for task, completion, parsed in waiting[str(result.job.job_id)]:
-            yield _line(task, completion, parsed, result.verdict)
+            yield _line(source_of[task.name], task, completion, parsed, result.verdict)
         if number % max(len(jobs) // 20, 1) == 0 or number == len(jobs):
             say(f"  {number}/{len(jobs)}, {number / max(time.monotonic() - asked, 1e-9):.1f} candidates/s")
     seconds["judge"] = time.monotonic() - asked
@@ -137,8 +143,11 @@ def _prompts(config: Config, plan: Plan, session: Session) -> list[tuple[Task, P
     ]
 
 
-def _line(task: Task, completion: Completion, parsed: Parsed, verdict: Verdict) -> tuple[Judged, dict[str, Any]]:
+def _line(
+    source: str, task: Task, completion: Completion, parsed: Parsed, verdict: Verdict
+) -> tuple[Judged, dict[str, Any]]:
     one = Judged(
+        source=source,
         task=task.name,
         family=family_of(task),
         index=completion.index,
@@ -148,6 +157,7 @@ def _line(task: Task, completion: Completion, parsed: Parsed, verdict: Verdict) 
         truncated=completion.finish_reason == "length",
     )
     return one, {
+        "source": source,
         "task": task.name,
         "task_id": task.task_id,
         "index": completion.index,

@@ -26,6 +26,8 @@ _SERIAL = re.compile(r"_\d+$")
 class Judged:
     """One completion and what the judge said of it."""
 
+    source: str = ""
+    """What named the task, such as "procedural:test:50"."""
     task: str
     family: str
     index: int
@@ -71,11 +73,15 @@ def share(answers: Sequence[Judged], holds: Callable[[Judged], bool]) -> Share:
 
 
 def summarise(answers: Sequence[Judged]) -> dict[str, Any]:
-    """The whole and each family, JSON-able: counts, statuses, shares of parsed, correct and winning completions, and
-    of tasks with at least one correct completion; speedups where they were measured."""
+    """The whole, each source and each family, JSON-able: counts, statuses, shares of parsed, correct and winning
+    completions, and of tasks with at least one correct completion; speedups where they were measured."""
     families = sorted({answer.family for answer in answers})
     return {
         "all": _part(answers),
+        "sources": {
+            name: _part([answer for answer in answers if answer.source == name])
+            for name in dict.fromkeys(answer.source for answer in answers)
+        },
         "families": {name: _part([answer for answer in answers if answer.family == name]) for name in families},
     }
 
@@ -103,9 +109,10 @@ def _part(answers: Sequence[Judged]) -> dict[str, Any]:
 
 
 def table(summary: dict[str, Any]) -> Iterable[tuple[str, ...]]:
-    """Rows of text: a heading, one row a family, the whole at the end."""
+    """Rows of text: a heading, one row a family, one a source where there are several, the whole at the end."""
     yield ("family", "tasks", "completions", "parsed", "correct", "win", "solved", "speedup")
-    for name, part in [*summary["families"].items(), ("all", summary["all"])]:
+    sources = summary["sources"] if len(summary["sources"]) > 1 else {}
+    for name, part in [*summary["families"].items(), *sources.items(), ("all", summary["all"])]:
         speedup = f"{part['speedup_geomean']:.2f}x" if "speedup_geomean" in part else "-"
         yield (
             name,

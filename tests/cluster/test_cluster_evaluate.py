@@ -118,12 +118,14 @@ def test_the_same_code_is_judged_once_and_counted_for_each_completion(
         )
 
     monkeypatch.setattr(cluster.session, "open_session", open_session)
-    plan = Plan(tasks=[suite_task("softmax"), suite_task("gelu")], samples=3, timed=False, out=tmp_path / "out")
+    sources = {"one": [suite_task("softmax")], "other": [suite_task("gelu")]}
+    plan = Plan(sources=sources, samples=3, timed=False, out=tmp_path / "out")
     summary = evaluate(load_config(None, ["model.path=tiny-random"]), plan, lambda line: None)
     assert (opened[0].judge.timed, opened[0].rollout.group_size, opened[0].search.operator) == (False, 3, "vanilla")
     assert judge.seen == ["softmax", "gelu"]
     assert summary["all"]["statuses"] == {"correct": 2, "incorrect": 2, "unparsed": 2}
     assert summary["all"]["correct"]["share"] == pytest.approx(2 / 6)
+    assert {name: part["correct"]["share"] for name, part in summary["sources"].items()} == {"one": 2 / 3, "other": 0}
     lines = [json.loads(line) for line in (tmp_path / "out" / "answers.jsonl").read_text().splitlines()]
     assert sorted((line["task"], line["index"]) for line in lines) == [
         (n, i) for n in ("gelu", "softmax") for i in (0, 1, 2)
@@ -132,6 +134,6 @@ def test_the_same_code_is_judged_once_and_counted_for_each_completion(
 
 
 def test_a_task_that_is_there_twice_is_refused(tmp_path: Path) -> None:
-    plan = Plan(tasks=[suite_tasks()[0]] * 2, samples=1, timed=False, out=tmp_path)
+    plan = Plan(sources={"a": [suite_tasks()[0]], "b": [suite_tasks()[0]]}, samples=1, timed=False, out=tmp_path)
     with pytest.raises(ConfigError, match="is there twice"):
         evaluate(load_config(None), plan, lambda line: None)
