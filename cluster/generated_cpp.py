@@ -173,7 +173,7 @@ def _measure_task(
             torch.manual_seed(task.seed)
             model = module["Model"](*module["get_init_inputs"]()).eval()
             mine = {i: _constructed(one, module, model) for i, one in whole.items()}
-            for distribution in ("given", "large", "ties") if shape.held_out else ("given",):
+            for distribution in ("given", "shifted", "large", "ties") if shape.held_out else ("given",):
                 inputs = [_redrawn(x, distribution) for x in module["get_inputs"]()]
                 for i, fault in zip(mine, _faults(model, list(mine.values()), inputs, settings), strict=True):
                     faults[i] = faults[i] or (f"{shape.name}, {distribution}: {fault}" if fault else "")
@@ -231,6 +231,8 @@ def _redrawn(x: Any, distribution: str) -> Any:
     """As judge/runner.py redraws inputs."""
     import torch
 
+    if distribution == "shifted":
+        return x + 1.0
     if distribution == "large":
         return x * 50.0
     if distribution == "ties":

@@ -36,6 +36,9 @@ _LONGEST = {"longer": 9}
 """What draw_graph is asked for; its own default for the other splits."""
 _SHARES = {"validation": 0.06, "test": 0.12}
 BACKENDS = ("cpp", "cuda")
+MOST_ASKED = 100_000
+"""Tasks that one name can stand for."""
+_EXAMPLE = "procedural:test:200"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,13 +149,15 @@ def split_of(graph: Graph) -> str:
 
 
 def procedural_tasks(source: str) -> list[Task]:
-    """The tasks of "procedural:SPLIT:COUNT", or "procedural:SPLIT:COUNT:SEED" for those from a seed on.
+    """The tasks that "procedural:SPLIT:NUMBER" names, or "procedural:SPLIT:NUMBER:SEED" with the first seed.
 
-    Raises TaskError: anything else.
+    Raises TaskError: another form, an unknown split, no number.
     """
-    parts = source.split(":")
-    numbers = parts[2:]
-    if len(parts) not in (3, 4) or not all(number.isdigit() for number in numbers) or int(numbers[0]) < 1:
-        raise TaskError(f"{source}: write procedural:SPLIT:COUNT[:SEED], such as procedural:test:200")
-    drawn = tasks_of(parts[1], int(numbers[1]) if len(numbers) > 1 else 0)
-    return [one.task for one in itertools.islice(drawn, int(numbers[0]))]
+    name, _, rest = source.partition(":")
+    split, *numbers = rest.split(":")
+    if name != "procedural" or not 1 <= len(numbers) <= 2 or not all(n.isascii() and n.isdigit() for n in numbers):
+        raise TaskError(f"{source}: wants procedural:SPLIT:NUMBER or procedural:SPLIT:NUMBER:SEED, as in {_EXAMPLE}")
+    number, seed = int(numbers[0]), int(numbers[1]) if len(numbers) > 1 else 0
+    if not 0 < number <= MOST_ASKED:
+        raise TaskError(f"{source}: asks for {number} tasks; 1 to {MOST_ASKED} can be asked for")
+    return [task.task for task in itertools.islice(tasks_of(split, seed), number)]
