@@ -21,6 +21,7 @@ def register(tasks_app: typer.Typer) -> None:
     """Add these commands to `warpsmith tasks`."""
     tasks_app.command("generate")(generate)
     tasks_app.command("corpus")(corpus)
+    tasks_app.command("decontaminate")(decontaminate)
 
 
 def generate(
@@ -91,3 +92,25 @@ def corpus(
         most_tokens=most_tokens,
     )
     raise typer.Exit(build_corpus(order, load_config(config, overrides or []), lambda text: typer.echo(text)))
+
+
+def decontaminate(
+    train: Annotated[
+        str, typer.Argument(metavar="TRAIN", help="Tasks as `tasks list` names them, or a corpus of generated tasks.")
+    ] = "procedural:train:2000",
+    test: Annotated[str, typer.Argument(metavar="TEST", help="Tasks that must not be in it.")] = "suite",
+    trace: Annotated[
+        bool, typer.Option("--trace", help="Compare operator graphs of other people's files too: their code is run.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print exactly one JSON object on stdout.")] = False,
+) -> None:
+    """Which tasks of TEST are in TRAIN as well: word for word, with the same operators, or in a similar text?
+
+    Exit code 0: none, or similar texts only; 1: some are; 2: an error of use.
+    """
+    from cluster.arguments import stdout_for_result
+    from cluster.decontamination import compare_sets
+
+    with stdout_for_result() as out:
+        code = compare_sets(train, test, out, trace=trace, as_json=as_json)
+    raise typer.Exit(code)
