@@ -154,6 +154,10 @@ class RolloutActor(Member):
             FatalError: the update failed halfway; the engine is gone.
         """
         self._check_usable()
+        if self._llm.llm_engine.is_sleeping():
+            raise ActorError(
+                "the engine sleeps: wake it before it is given weights, or waking brings the old ones back"
+            )
         tensors = read_weights(version, self._shapes)
         try:
             with self._turn.shared():

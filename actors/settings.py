@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import BaseModel, ConfigDict, Field
 
 
@@ -33,6 +35,9 @@ class RolloutSettings(BaseModel):
     """GPUs of one engine; 0 runs it on a CPU. Roles that share a GPU ask for parts of it."""
     threads: int = Field(1, ge=1)
     """OpenMP threads of one engine on a CPU."""
+    channel: Literal["file", "memory"] = "file"
+    """How new weights reach the engines: by a folder on a disk that all of them see, or in memory (on a GPU by CUDA
+    IPC), for one machine and engines on the learner's own GPU."""
     max_probe_difference: float = Field(0.15, gt=0)
     """Mean |delta logprob| between engine and learner after a sync above which the run stops. A bfloat16 engine and a
     float32 learner that hold the same weights differ by about 0.04."""

@@ -107,8 +107,19 @@ def _source(mode: Mode, recording: Recording | None) -> str:
     return f"{mode.kind} {hashlib.sha256(recording.where.read_bytes()).hexdigest()[:16]}"
 
 
-def _opener(mode: Mode, recording: Recording | None) -> Opener:
-    if mode.starts_engines:
+def samples(config: Config) -> bool:
+    """Whether the stages ask or judge anything; supervised updates by a corpus need the learner only."""
+    return bool(
+        config.run.steps
+        or config.self_supervised.rounds
+        or config.sft.samples_models
+        or config.tasks.expert_records
+        or config.run.sft_epochs
+    )
+
+
+def _opener(mode: Mode, config: Config, recording: Recording | None) -> Opener:
+    if mode.starts_engines and samples(config):
         return lambda *arguments: open_session(*arguments, learns=mode.learns)
     from cluster.replay import open_local_session
 
@@ -150,9 +161,9 @@ def opened_run(
     recorder = Recorder(folder.path) if keeps or mode.kind == "rollout-only" else None
     outcome = 1
     try:
-        say(_starting(mode))
+        say(_starting(mode, config))
         began = time.monotonic()
-        with (opener or _opener(mode, recording))(config, model_dir, folder.path, on_event) as session:
+        with (opener or _opener(mode, config, recording))(config, model_dir, folder.path, on_event) as session:
             say(f"ready after {time.monotonic() - began:.0f} s")
             run = Run(
                 config=config,
@@ -185,7 +196,9 @@ def opened_run(
 
 
 def mark_finished(run: Run) -> None:
-    """The manifest says that the run has reached its end."""
+    """The manifest says that the run has reached its end, and its weights are there as a folder."""
+    if run.config.rollout.channel == "memory" and run.session.learner is not None:
+        run.session.learner.publish(run.folder.weights)  # its steps wrote none
     run.state = run.state.model_copy(update={"finished": True})
     run.folder.write_state(run.state)
 
@@ -227,8 +240,8 @@ def _learn(run: Run, recording: Recording) -> None:
         contrastive_step(run, Collected(step=step, groups=recording.step_groups("contrastive", step)))
 
 
-def _starting(mode: Mode) -> str:
-    if not mode.starts_engines:
+def _starting(mode: Mode, config: Config) -> str:
+    if not (mode.starts_engines and samples(config)):
         return "starting the learner (DeepSpeed) in this process"
     learner = " and the learner (DeepSpeed)" if mode.learns else ""
     return f"starting the judges, the rollout engine (vLLM){learner}: about a minute"

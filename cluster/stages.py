@@ -72,12 +72,13 @@ def supervised_by_rejection(run: Run, groups: Sequence[Group], done: int = 0) ->
 
 
 def _supervised_batches(run: Run, batches: Sequence[tuple[Sequence[Sample], str]], done: int = 0) -> None:
-    """Each batch is an update with its commit; those that the manifest counts are passed over."""
+    """Each batch is an update, some of them with a commit; those that the manifest counts are passed over."""
     for number, (batch, writers) in enumerate(batches, start=done + 1):
         if number <= run.state.sft_updates:
             continue
-        run.say(f"supervised update {number}/{done + len(batches)}: {len(batch)} answers by {writers}")
-        commits = number == done + len(batches) or number % run.config.sft.commit_every == 0
+        total = done + len(batches)
+        run.say(f"supervised update {number}/{total}: {len(batch)} answers by {writers}")
+        commits = number == total or number % run.config.sft.commit_every == 0
         share = lr_share(run.config.sft, number - done, len(batches))
         result, line = _supervised_update(run, batch, share, synced=commits)
         line = {"step": number, "stage": "sft", **line}
