@@ -170,3 +170,12 @@ def test_the_suite_by_name_and_what_is_not_there(tmp_path: Path) -> None:
         load_tasks("sofmax")
     with pytest.raises(TaskError, match="holds no task file"):
         load_tasks(str(tmp_path))
+
+
+def test_generated_tasks_by_name() -> None:
+    tasks = load_tasks("procedural:test:5:100")
+    assert len({task.task_id for task in tasks}) == 5 and tasks == load_tasks("procedural:test:5:100")
+    assert not {t.task_id for t in tasks} & {t.task_id for t in load_tasks("procedural:train:5:100")}
+    for wrong in ("procedural:test", "procedural:test:x", "procedural:test:0", "procedural:dev:3"):
+        with pytest.raises(TaskError):
+            load_tasks(wrong)
