@@ -186,14 +186,15 @@ def test_ctrl_c_loses_nothing_leaves_nothing_and_the_next_run_continues(
     archive.close()
 
 
-def test_a_killed_driver_leaves_no_process_behind(start: Callable[..., Train], tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_driver_that_is_ended_leaves_no_process_behind(start: Callable[..., Train], number: signal.Signals) -> None:
     train = start(f"tasks.names={json.dumps(_two_tasks())}")
     train.wait_for("judging")
     ours = descendants(train.process.pid)
     assert len(ours) > 5
-    train.process.kill()
-    train.process.wait()
+    train.process.send_signal(number)
     left = gone(ours, 10)
+    train.process.wait(5)
     assert not left, [(p.pid, p.name()) for p in left]
 
 
