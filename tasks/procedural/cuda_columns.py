@@ -28,7 +28,7 @@ _NAME = {"sum": "s", "max": "m", "min": "low"}
 
 def column_kernels(graph: Graph, rows: int, cols: int) -> list[Kernel]:
     """A thread or a strip of threads per column; the rows split over blocks where columns are few."""
-    found = [_serial(graph, size) for size in (32, 64, 128, 256)]
+    found = [_serial(graph, size) for size in ((32, 64, 128, 256) if cols >= 4096 else (64,))]
     found += [_tile(graph, height) for height in (4, 8, 16, 32)]
     found += [_packs(graph, height) for height in (8, 16) if cols >= 128]
     found += [_split(graph, chunk) for chunk in _chunks(rows, (cols + 255) // 256)]
