@@ -22,6 +22,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from judge import load_cpp, wire
 from judge.extension_builds import load_from
@@ -57,6 +58,7 @@ class Runner:
         self.backward = False
         """Whether the task's calls give gradients too (the reference)."""
         self.strided = False
+        self.counted = False
 
     def start(self) -> None:
         """Before any foreign code runs."""
@@ -138,7 +140,25 @@ class Runner:
         finally:
             torch.set_default_dtype(default)
         self.kept = [tensors, honest, truth]
-        return wire.Made(arguments=packed, tensors=_specs(tensors), truth=_specs(truth), honest=_specs(honest))
+        return wire.Made(
+            arguments=packed,
+            tensors=_specs(tensors),
+            truth=_specs(truth),
+            honest=_specs(honest),
+            flops=self.flops_of(arguments),
+        )
+
+    def flops_of(self, arguments: Any) -> int:
+        """Floating-point operations of the products and convolutions of one more call, counted once; else 0."""
+        first, self.counted = not self.counted, True
+        if not first:
+            return 0
+        try:
+            with FlopCounterMode(display=False) as counter:
+                self._whole(self.model)(*_map_floats(arguments, lambda x: x.clone()))
+            return int(counter.get_total_flops())
+        except Exception:  # an operation that the counter cannot follow: there is no limit by products then
+            return 0
 
     def _construct(self, request: wire.Construct, fd: int | None) -> wire.Done:
         tensors = _map_tensors(fd, request.size, request.tensors)

@@ -14,6 +14,7 @@ from judge.guards import Guards
 from judge.honest_work import emptied
 from judge.runner import strided_copies
 from judge.settings import JudgeSettings
+from judge.timing import too_fast_for_products
 from judge.types import Candidate
 from judge.wire import Compile
 from tasks.loader import parse_task
@@ -168,3 +169,34 @@ def test_kernels_that_the_answer_does_not_need_are_found_by_emptying_them(judge:
     assert judge._is_right_without_kernels(task, Candidate(code=decoy), deadline)
     assert not judge._is_right_without_kernels(task, Candidate(code=KERNEL + FORWARD), deadline)
     assert judge.judge(task, Candidate(code=KERNEL + FORWARD)).is_correct, "later candidates have their kernels"
+
+
+PRODUCT = """
+import torch
+N = 256
+VARIANTS = {"odd": {"N": 33}}
+HELD_OUT = ("odd",)
+class Model(torch.nn.Module):
+    def forward(self, x, y):
+        return x @ y
+def get_inputs():
+    return [torch.randn(N, N), torch.randn(N, N)]
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.mark.slow
+def test_a_product_faster_than_the_machine_can_multiply_is_rejected() -> None:
+    """256^3 multiplications and additions against a machine said to do a million a second."""
+    slow = QUICK.model_copy(update={"peak_gflops": 1e-3})
+    code = PRODUCT.split("VARIANTS")[0] + "class ModelNew" + PRODUCT.split("class Model")[1].split("def get_inputs")[0]
+    with Judge(slow) as judge:
+        verdict = judge.judge(parse_task(PRODUCT), Candidate(code=code))
+    assert verdict.status == "rejected" and str(2 * 256**3) in verdict.message, verdict.message
+
+
+def test_few_operations_are_never_too_fast() -> None:
+    assert too_fast_for_products(1e-6, 0, 1e9) == ""
+    assert too_fast_for_products(0.26, 10**9, 1e9) == "", "a quarter of the work may do"
+    assert "1000000000 operations" in too_fast_for_products(0.24, 10**9, 1e9)
