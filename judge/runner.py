@@ -22,13 +22,13 @@ from typing import Any, NoReturn
 
 import numpy as np
 import torch
-from torch.utils.flop_counter import FlopCounterMode
 
 from judge import load_cpp, wire
 from judge.extension_builds import load_from
 from judge.gradients import GradientError, WithGradients, draw_upstream
 from judge.guards import Guards
 from judge.memory import NUMPY_TYPES
+from judge.operations import OperationCounter
 from tasks.loader import variant_source
 
 MAX_OUTPUTS = 64
@@ -154,9 +154,9 @@ class Runner:
         if not first:
             return 0
         try:
-            with FlopCounterMode(display=False) as counter:
+            with OperationCounter() as counter:
                 self._whole(self.model)(*_map_floats(arguments, lambda x: x.clone()))
-            return int(counter.get_total_flops())
+            return counter.total
         except Exception:  # an operation that the counter cannot follow: there is no limit by products then
             return 0
 
