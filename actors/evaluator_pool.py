@@ -54,7 +54,12 @@ class EvaluatorPool:
         self._settings = settings
         self._timeouts = timeouts
         self._say = on_event or (lambda line: None)
-        role = Role(name="evaluator", actor_class=self.actor_class, start={"settings": judge})
+        role = Role(
+            name="evaluator",
+            actor_class=self.actor_class,
+            start={"settings": judge},
+            num_gpus=settings.gpus if judge.device == "cuda" else 0,
+        )
         # Retries are counted here, losses and judge_errors together.
         self._pool = Pool(role, settings.actors, timeouts, max_retries=0, on_event=on_event)
 

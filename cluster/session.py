@@ -36,7 +36,7 @@ class Learner(Protocol):
     @property
     def policy_version(self) -> int: ...
     def step(self, samples: Sequence[Sample]) -> StepResult: ...
-    def sft_step(self, samples: Sequence[Sample]) -> StepResult: ...
+    def sft_step(self, samples: Sequence[Sample], lr_scale: float = 1.0) -> StepResult: ...
     def probe(self, token_ids: Sequence[int]) -> tuple[float, ...]: ...
     def publish(self, folder: Path) -> WeightsVersion: ...
     def save(self, folder: Path) -> None: ...
@@ -77,6 +77,17 @@ class Session:
         """Token ids of a chat up to where the answer starts, as the rollout engine sends them."""
         encoded = self.tokenizer.apply_chat_template(list(messages), add_generation_prompt=True, return_dict=True)
         return tuple(encoded["input_ids"])
+
+    def many_ids(
+        self, chats: Sequence[tuple[dict[str, str], ...]], answers: Sequence[str]
+    ) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+        """``chat_ids`` and ``answer_ids`` of thousands of pairs, several times as fast."""
+        texts = [
+            self.tokenizer.apply_chat_template(list(chat), add_generation_prompt=True, tokenize=False) for chat in chats
+        ]
+        prompts, ends = (self.tokenizer(many, add_special_tokens=False)["input_ids"] for many in (texts, [*answers]))
+        closing = self.tokenizer.eos_token_id
+        return [(tuple(one), (*other, closing)) for one, other in zip(prompts, ends, strict=True)]
 
     def answer_ids(self, text: str) -> tuple[int, ...]:
         """Token ids of an answer, closed by the token that ends a turn."""
