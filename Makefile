@@ -7,6 +7,9 @@ WORKERS ?= 2
 PYTEST = $(VENV)/bin/python -m pytest
 SPREAD = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
+# Their processes are hundreds, and each would compile the sources again.
+test test-all test-fast: export PYTHONDONTWRITEBYTECODE =
+
 .PHONY: help setup setup-dev run test test-all test-fast lint clean
 
 help:
