@@ -119,7 +119,7 @@ class RolloutActor(Member):
         return self.birth()
 
     def generate(self, prompts: Sequence[Prompt]) -> list[Completion]:
-        """``settings.group_size`` completions of each prompt, in order.
+        """``settings.group_size`` completions of each prompt (``samples`` where it says so), in order.
 
         A prompt whose tokens and ``max_tokens`` exceed the context is not sent; its completions are empty, with
         ``finish_reason`` "refused" and the reason.
@@ -154,6 +154,10 @@ class RolloutActor(Member):
             FatalError: the update failed halfway; the engine is gone.
         """
         self._check_usable()
+        if self._llm.llm_engine.is_sleeping():
+            raise ActorError(
+                "the engine sleeps: wake it before it is given weights, or waking brings the old ones back"
+            )
         tensors = read_weights(version, self._shapes)
         try:
             with self._turn.shared():
@@ -203,7 +207,7 @@ class RolloutActor(Member):
         from vllm import SamplingParams
 
         return SamplingParams(
-            n=self._settings.group_size,
+            n=prompt.samples or self._settings.group_size,
             max_tokens=self._settings.max_tokens,
             temperature=self._settings.temperature,
             top_p=self._settings.top_p,
@@ -244,5 +248,5 @@ class RolloutActor(Member):
                 policy_version=self._policy_version,
                 reason=reason,
             )
-            for index in range(self._settings.group_size)
+            for index in range(prompt.samples or self._settings.group_size)
         ]

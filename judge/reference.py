@@ -23,6 +23,8 @@ class Setup:
     arrays: tuple[Array, ...]
     """Tensors of the arguments, then the state_dict's."""
     names: tuple[str, ...]
+    backward: bool = False
+    """Whether calls give gradients too."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +58,9 @@ class Reference:
         self._settings, self._task, self._variant = zygote.settings, task, variant
         self._process = Jailed(zygote, "reference", deadline)
         try:
-            request = wire.LoadTask(source=task.source, where=task.where, constants=variant.constants)
+            request = wire.LoadTask(
+                source=task.source, where=task.where, constants=variant.constants, backward=task.backward
+            )
             self._ask(request, "importing it")
             self.setup = self._make_setup()
         except BaseException:
@@ -66,7 +70,12 @@ class Reference:
     def _make_setup(self) -> Setup:
         made = self._ask(wire.MakeInit(seed=secrets.randbits(63)), "get_init_inputs() or Model(...)")
         assert isinstance(made, wire.Made)
-        return Setup(arguments=made.arguments, arrays=self._read(made.tensors), names=made.names)
+        return Setup(
+            arguments=made.arguments,
+            arrays=self._read(made.tensors),
+            names=made.names,
+            backward=self._task.backward,
+        )
 
     def case(self, distribution: str) -> Case:
         """Fresh inputs from a secret seed, with truth and honest run. Raises TaskError."""

@@ -157,8 +157,8 @@ def test_a_stream_ended_at_any_moment_leaves_no_process_loses_nothing_and_goes_o
         ours = descendants(train.process.pid)
         assert len(ours) > 5
         train.process.send_signal(number)
-        assert train.wait(60) == (-signal.SIGKILL if number == signal.SIGKILL else 130), train.output[-3000:]
         left = gone(ours, 10)
+        assert train.wait(60) == (-signal.SIGKILL if number == signal.SIGKILL else 130), train.output[-3000:]
         assert not left, (number, [(p.pid, p.name()) for p in left])
         assert "Traceback" not in train.output
         archive = Archive(f"sqlite:///{tmp_path / 'runs' / 'cpu' / 'archive.db'}")
