@@ -3,8 +3,8 @@
     traces = trace_task(load_task("my_op.py"))
     traces[0].operations[0].name                  # "aten.add.Tensor"
 
-Nothing of the task runs in this process: a task made of its text and judge/tracer.py's is loaded by a reference process,
-and what it passes as init argument is the trace. It is data from foreign code, so every part of it is checked here.
+Nothing of the task runs in this process: a task made of its text and judge/tracer.py's is loaded by a reference
+process, and what it passes as init argument is the trace. It is data from foreign code, so every part is checked here.
 """
 
 from __future__ import annotations

@@ -43,9 +43,10 @@ _FUNCTIONS = {
     "aten.cumsum.default": "torch.cumsum",
     "aten.cat.default": "torch.cat",
 }
-_IN_FUNCTIONAL = frozenset(
-    "silu mish gelu leaky_relu elu softplus hardswish hardsigmoid hardtanh relu6 threshold".split()
-)
+_IN_FUNCTIONAL = frozenset({
+    "silu", "mish", "gelu", "leaky_relu", "elu", "softplus", "hardswish", "hardsigmoid", "hardtanh", "relu6",
+    "threshold",
+})  # fmt: skip
 
 
 class Emitter:
@@ -62,9 +63,8 @@ class Emitter:
         self._leaves = [node for node in leaves if node in read]
         for node in leaves:
             self._names[node] = node.name
-        for node in program.inputs:
-            if node is not None and node in read:
-                self.lines.append(f"{node.name} = {node.name}.contiguous()")
+        given = [node for node in program.inputs if node is not None and node in read]
+        self.lines += [f"{node.name} = {node.name}.contiguous()" for node in given]
 
     def arguments(self) -> list[str]:
         """Of forward; "" where one is no tensor."""

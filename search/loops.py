@@ -15,13 +15,14 @@ from dataclasses import dataclass, field
 from judge.task_trace import Attribute
 from search.aten_c import POINTWISE, REDUCTIONS, is_expensive, literal
 from search.program import REDUCE, VIEW, Node, Size, contiguous_strides, node_args
-from search.regions import FULL, INLINE, REDUCED, Region, levels, places
+from search.regions import FULL, REDUCED, Region, levels, places
 
 BLOCK = 64
-_RESERVED = frozenset(
-    "auto bool break case char class const continue default delete do double else enum extern float for goto if int "
-    "long new operator private register return short signed static struct switch this union unsigned void while".split()
-)
+_RESERVED = frozenset({
+    "auto", "bool", "break", "case", "char", "class", "const", "continue", "default", "delete", "do", "double",
+    "else", "enum", "extern", "float", "for", "goto", "if", "int", "long", "new", "operator", "private",
+    "register", "return", "short", "signed", "static", "struct", "switch", "this", "union", "unsigned", "void", "while",
+})  # fmt: skip
 
 
 class CannotRenderError(Exception):
@@ -148,9 +149,7 @@ class _Body:
         own = tensor.stride if tensor.kind == VIEW else contiguous_strides(tensor.shape)
         shape = consumer.args[0].shape if consumer.kind == REDUCE and tensor is not consumer else consumer.shape
         where = (
-            tuple(range(rank))
-            if consumer.kind == REDUCE and tensor is not consumer
-            else places(consumer, self.region)
+            tuple(range(rank)) if consumer.kind == REDUCE and tensor is not consumer else places(consumer, self.region)
         )
         strides = [zero] * rank
         for d, (size, stride) in enumerate(zip(tensor.shape, own, strict=True)):
@@ -213,9 +212,7 @@ class _Body:
         mine = [g for g in later if set(access.strides[g.dims[-1]]) != {0}]
         choices = [mine, *(list(c) for k in range(len(later) + 1) for c in itertools.combinations(later, k))]
         for choice in choices:
-            if all(
-                math.prod(g.size[v] for g in choice) == stride[v] or group.size[v] == 1 for v in range(len(stride))
-            ):
+            if all(math.prod(g.size[v] for g in choice) == stride[v] or group.size[v] == 1 for v in range(len(stride))):
                 return " * ".join(g.name for g in choice) or "1"
         return self._extra(access, stride)
 
@@ -235,7 +232,9 @@ class _Body:
     def _name(self, node: Node) -> str:
         """The C name of a tensor in memory."""
         if node not in self.w.c_names:
-            plain = re.sub(r"\W", "_", self.w.python_name(node).removeprefix("self.").replace("[", "_").replace("]", ""))
+            plain = re.sub(
+                r"\W", "_", self.w.python_name(node).removeprefix("self.").replace("[", "_").replace("]", "")
+            )
             if plain in _RESERVED or re.fullmatch(r"[nivse]\d+|b|w|j", plain) or plain in self.w.c_names.values():
                 plain = f"{plain}_{len(self.w.c_names)}"
             self.w.c_names[node] = plain
@@ -307,9 +306,7 @@ class _Body:
         text = self._around(body)
         tensors = list(dict.fromkeys([a.root for (t, c), a in self.accesses.items()]))
         reads = [t for t in tensors if t not in self.region.outputs]
-        parameters = [
-            f"const {'bool' if t.dtype == 'bool' else 'float'}* __restrict__ {self._name(t)}" for t in reads
-        ]
+        parameters = [f"const {'bool' if t.dtype == 'bool' else 'float'}* __restrict__ {self._name(t)}" for t in reads]
         parameters += [f"float* __restrict__ {self._name(t)}" for t in self.region.outputs]
         arguments = [self.w.python_name(t) for t in (*reads, *self.region.outputs)]
         for group in self.w.groups:
@@ -323,7 +320,7 @@ class _Body:
             arguments.append(python)
         head = f'extern "C" void {name}({", ".join(parameters)}) {{'
         return Function(
-            text="\n".join([head, *("    " + line if not line.startswith("#") else "    " + line for line in text), "}"]),
+            text="\n".join([head, *_indented(text), "}"]),
             arguments=tuple(arguments),
             functions=frozenset(self.w.used),
             passes=passes,
@@ -399,7 +396,7 @@ class _Body:
         count = " * ".join(group.name for group in self.inner) or "1"
         index = "[j]" if self.w.arrays else ""
         lines: list[str] = []
-        known = {k: t for k, t in self.texts.items()}
+        known = dict(self.texts)
         for node, short in names.items():
             text = f"{short}{index}"
             if node.divide is not None:
@@ -516,6 +513,3 @@ def _attribute_text(path: str) -> str:
 def functions_of(functions: Sequence[Function]) -> list[str]:
     """The C library's functions that have vector forms and are called."""
     return sorted({name for one in functions for name in one.functions if is_expensive(f"{name}(")})
-
-
-__all__ = ["BLOCK", "FULL", "INLINE", "CannotRenderError", "Function", "Schedule", "functions_of", "render"]

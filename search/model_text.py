@@ -14,7 +14,8 @@ _NEEDED = ("import torch", "import warpsmith")
 
 def forward_arguments(task: Task) -> list[str]:
     """Names of the arguments of Model.forward. Raises NoProgramError for ``*args`` or where Model has none."""
-    forward = next((item for item in _model(task).body if isinstance(item, ast.FunctionDef) and item.name == "forward"), None)
+    methods = [item for item in _model(task).body if isinstance(item, ast.FunctionDef)]
+    forward = next((item for item in methods if item.name == "forward"), None)
     if forward is None:
         raise NoProgramError("Model has no forward of its own")
     if forward.args.vararg or forward.args.kwonlyargs or forward.args.posonlyargs:
@@ -37,7 +38,9 @@ def model_text(task: Task, kernel: str, arguments: Sequence[str], lines: Sequenc
     defaults = [ast.get_source_segment(task.source, default) or "None" for default in forward.args.defaults]
     plain = len(names) - len(defaults)
     signature = [*names[:plain], *(f"{n}={d}" for n, d in zip(names[plain:], defaults, strict=True))]
-    kept = [item for item in model.body if isinstance(item, ast.FunctionDef) and item.name == "__init__"]
+    kept: list[ast.stmt] = [
+        item for item in model.body if isinstance(item, ast.FunctionDef) and item.name == "__init__"
+    ]
     kept += [item for item in model.body if isinstance(item, ast.Assign | ast.AnnAssign)]
     used = {name for item in kept for name in _names(item)}
     methods = [item for item in model.body if isinstance(item, ast.FunctionDef) and item.name in used]
@@ -78,7 +81,8 @@ def _names(node: ast.AST) -> set[str]:
 def _reached(task: Task, needed: set[str]) -> tuple[list[ast.stmt], list[ast.stmt]]:
     """The file's imports and definitions that these names lead to, at any distance."""
     tree = ast.parse(task.source)
-    statements = [item for item in tree.body if getattr(item, "name", "") not in ("Model", "get_inputs", "get_init_inputs")]
+    own = ("Model", "get_inputs", "get_init_inputs")
+    statements = [item for item in tree.body if getattr(item, "name", "") not in own]
     wanted, grown = set(needed), True
     chosen: set[ast.stmt] = set()
     while grown:
@@ -89,7 +93,7 @@ def _reached(task: Task, needed: set[str]) -> tuple[list[ast.stmt], list[ast.stm
                 wanted |= _names(item)
                 grown = True
     ordered = [item for item in statements if item in chosen]
-    imports = [item for item in ordered if isinstance(item, ast.Import | ast.ImportFrom)]
+    imports: list[ast.stmt] = [item for item in ordered if isinstance(item, ast.Import | ast.ImportFrom)]
     return imports, [item for item in ordered if not isinstance(item, ast.Import | ast.ImportFrom)]
 
 

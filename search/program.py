@@ -19,10 +19,11 @@ Size = tuple[int, ...]
 """One number for each variant."""
 LEAF, POINT, REDUCE, VIEW, LIBRARY = "leaf", "point", "reduce", "view", "library"
 
-_VIEWS = frozenset(
-    "view _unsafe_view reshape expand permute transpose t unsqueeze squeeze slice select split split_with_sizes "
-    "chunk unbind alias detach narrow as_strided unfold diagonal".split()
-)
+_VIEWS = frozenset({
+    "view", "_unsafe_view", "reshape", "expand", "permute", "transpose", "t", "unsqueeze", "squeeze",
+    "slice", "select", "split", "split_with_sizes", "chunk", "unbind", "alias", "detach", "narrow",
+    "as_strided", "unfold", "diagonal",
+})  # fmt: skip
 _RANDOM = ("rand", "bernoulli", "normal", "dropout", "multinomial", "uniform")
 
 
@@ -336,7 +337,9 @@ def broadcast(shapes: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
 
 def _dims(args: tuple[Any, ...], at: int) -> tuple[int, ...]:
     given = args[at] if len(args) > at else None
-    return (given,) if isinstance(given, int) and not isinstance(given, bool) else tuple(given or ())
+    if isinstance(given, int) and not isinstance(given, bool):
+        return (given,)
+    return tuple(given) if isinstance(given, tuple) else ()
 
 
 def _at(args: tuple[Any, ...], place: int, default: Any) -> Any:

@@ -11,7 +11,6 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from search.aten_c import is_expensive
 from search.program import LEAF, LIBRARY, POINT, REDUCE, VIEW, Node, Program, Size, node_args
 
 FULL, REDUCED, INLINE = "full", "reduced", "inline"
@@ -179,7 +178,9 @@ def _is_inside(view: Node, region: Region) -> bool:
 def _form(region: Region, node: Node, arguments: Sequence[Node], known: Sequence[str | None]) -> str | None:
     if node.shape == region.domain:
         aligned = all(
-            where == FULL or (where == REDUCED and a.shape in (region.kept_shape, region.domain)) or where in ("leaf", INLINE)
+            where == FULL
+            or (where == REDUCED and a.shape in (region.kept_shape, region.domain))
+            or where in ("leaf", INLINE)
             for a, where in zip(arguments, known, strict=True)
         )
         return FULL if aligned else None
@@ -200,9 +201,7 @@ def fits_into(shape: Sequence[Size], domain: Sequence[Size]) -> bool:
     """Whether a shape broadcasts to the domain."""
     if len(shape) > len(domain):
         return False
-    return all(
-        size == of or set(size) == {1} for size, of in zip(reversed(shape), reversed(domain), strict=False)
-    )
+    return all(size == of or set(size) == {1} for size, of in zip(reversed(shape), reversed(domain), strict=False))
 
 
 def places(node: Node, region: Region) -> tuple[int, ...]:

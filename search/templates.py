@@ -13,17 +13,20 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from archive.types import Record
 from judge.task_trace import Trace
 from search.emit import Emitter
 from search.errors import SearchError
+from search.fingerprint import fingerprint
 from search.loops import BLOCK, CannotRenderError, Function, Schedule, functions_of, render
 from search.model_text import forward_arguments, model_text
-from search.program import LEAF, VIEW, NoProgramError, Node, Program, read_program
+from search.program import LEAF, VIEW, NoProgramError, Program, read_program
 from search.regions import Region, Step, partition
+from search.sweep import suggest
 from tasks.types import Task
 
 _PRAGMA = '#pragma GCC optimize("no-trapping-math", "no-math-errno")'
-_VECTOR = "#define VECTOR __attribute__((simd(\"notinbranch\"), const))"
+_VECTOR = '#define VECTOR __attribute__((simd("notinbranch"), const))'
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,12 +57,20 @@ class Templates:
             found += [schedule_of({**base, name: choice}) for choice in choices[1:]]
         return found
 
-    def all_schedules(self) -> list[Schedule]:
-        """Every combination."""
-        return [
-            schedule_of(dict(zip(self.space, values, strict=True)))
-            for values in itertools.product(*self.space.values())
-        ]
+    def next_schedules(self, records: Sequence[Record], *, count: int, seed: int) -> list[Schedule]:
+        """`count` schedules that no record has: the first ones, then what Optuna makes of the records' speedups."""
+        known = {fingerprint(record.code): record.score for record in records if record.code}
+        measured = []
+        for values in itertools.product(*self.space.values()):
+            setting = dict(zip(self.space, values, strict=True))
+            key = fingerprint(self.render(schedule_of(setting)))
+            if key in known:
+                measured.append((setting, known[key]))
+        tried = [schedule_of(setting) for setting, _ in measured]
+        first = [schedule for schedule in self.first_schedules() if schedule not in tried][:count]
+        if first:
+            return first
+        return [schedule_of(found) for found in suggest(self.space, measured, count=count, seed=seed)]
 
     def render(self, schedule: Schedule) -> str:
         """A candidate file."""
@@ -121,7 +132,7 @@ def _emitted(program: Program, steps: Sequence[Step], schedule: Schedule) -> tup
         if output.kind == LEAF or (output.kind == VIEW and output.root.kind == LEAF):
             raise NoProgramError("it returns an input")
     results = ", ".join(emitter.text(output) for output in program.outputs)
-    emitter.lines.append(f"return {results}" if not program.many or len(program.outputs) > 1 else f"return ({results},)")
+    emitter.lines.append(f"return ({results},)" if program.many and len(program.outputs) == 1 else f"return {results}")
     return emitter, functions
 
 
@@ -136,6 +147,3 @@ def _file(task: Task, emitter: Emitter, functions: Sequence[Function], schedule:
     source = "\n".join([*head, "", *(function.text for function in functions)])
     kernel = f'kernel = warpsmith.load_cpp(r"""\n{source}\n""")'
     return model_text(task, kernel, emitter.arguments(), emitter.lines)
-
-
-__all__ = ["Node", "Schedule", "Templates", "make_templates"]
