@@ -215,4 +215,6 @@ def _multiple(size: Size, of: Size, text: str) -> str:
     halves = [part for part in (2, 3, 4) if all(b // part == a for a, b in zip(size, of, strict=True))]
     if halves:
         return f"({text}) // {halves[0]}" if " " in text else f"{text} // {halves[0]}"
+    if all((b + 1) // 2 == a for a, b in zip(size, of, strict=True)):
+        return f"({text} + 1) // 2"
     return ""

@@ -33,8 +33,9 @@ class CannotRenderError(Exception):
 class Schedule:
     """How a region is computed."""
 
-    math: str = "vector"
-    """"vector": the C library's functions for whole vectors, where it has them; "scalar": one call an element."""
+    math: str = "fast"
+    """"fast": our exp, tanh and erf (search/fast_math.py), the rest as "vector": the C library's functions for whole
+    vectors (glibc 2.35 has all of them); "scalar": one call of the C library an element."""
     stage: bool = True
     """Keep the costliest value between passes in the output's memory rather than computing it again."""
     wide: bool = False
@@ -45,7 +46,7 @@ class Schedule:
     def words(self) -> str:
         """For a record's analysis."""
         parts = [
-            "vector math" if self.math == "vector" else "scalar math",
+            f"{self.math} math",
             "staged in the output" if self.stage else "recomputed in each pass",
             "sums in double" if self.wide else "sums in float",
             "threads" if self.threads else "no threads",
@@ -214,6 +215,9 @@ class _Body:
         for choice in choices:
             if all(math.prod(g.size[v] for g in choice) == stride[v] or group.size[v] == 1 for v in range(len(stride))):
                 return " * ".join(g.name for g in choice) or "1"
+        for size in access.root.shape:  # the stride of a dimension of size 1 is any number
+            if all(s == n or group.size[v] == 1 for v, (s, n) in enumerate(zip(stride, size, strict=True))):
+                return self._extra(access, size)
         return self._extra(access, stride)
 
     def _extra(self, access: _Access, size: Size) -> str:

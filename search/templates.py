@@ -17,6 +17,7 @@ from archive.types import Record
 from judge.task_trace import Trace
 from search.emit import Emitter
 from search.errors import SearchError
+from search.fast_math import FAST, definitions, with_fast_math
 from search.fingerprint import fingerprint
 from search.loops import BLOCK, CannotRenderError, Function, Schedule, functions_of, render
 from search.model_text import forward_arguments, model_text
@@ -26,6 +27,7 @@ from search.sweep import suggest
 from tasks.types import Task
 
 _PRAGMA = '#pragma GCC optimize("no-trapping-math", "no-math-errno")'
+_PLAIN = ("vector", "scalar")
 _VECTOR = '#define VECTOR __attribute__((simd("notinbranch"), const))'
 
 
@@ -98,7 +100,7 @@ def make_templates(task: Task, traces: Sequence[Trace]) -> Templates:
         steps = tuple(partition(program))
         if not any(isinstance(step, Region) for step in steps):
             raise NoProgramError("none of its operations has a template")
-        _, functions = _emitted(program, steps, Schedule())
+        _, functions = _emitted(program, steps, Schedule(math="vector"))
     except (NoProgramError, CannotRenderError) as error:
         raise SearchError(f"{task.where}: no template kernels: {error}") from None
     return Templates(task=task, program=program, steps=steps, space=_space(functions))
@@ -109,7 +111,8 @@ def _space(functions: Sequence[Function]) -> dict[str, tuple[str | bool, ...]]:
     if any(function.can_stage for function in functions):
         space["stage"] = (True, False)
     if functions_of(functions):
-        space["math"] = ("vector", "scalar")
+        ours = [name in FAST for name in functions_of(functions)]
+        space["math"] = ("fast", "vector") if all(ours) else ("fast", "vector", "scalar") if any(ours) else _PLAIN
     if any(function.passes for function in functions):
         space["wide"] = (False, True)
     space["threads"] = (True, False)
@@ -139,11 +142,16 @@ def _emitted(program: Program, steps: Sequence[Step], schedule: Schedule) -> tup
 def _file(task: Task, emitter: Emitter, functions: Sequence[Function], schedule: Schedule) -> str:
     head = [_PRAGMA, "#include <cmath>"]
     called = functions_of(functions)
-    if called and schedule.math == "vector":
+    text = "\n".join(function.text for function in functions)
+    if schedule.math == "fast":
+        head += definitions(called)
+        text = with_fast_math(text)
+        called = [name for name in called if name not in FAST]
+    if called and schedule.math != "scalar":
         head.append(_VECTOR)
         head += [f"VECTOR float {name}(float{', float' if name == 'powf' else ''});" for name in called]
     if any(function.blocked for function in functions):
         head.append(f"#define BLOCK {BLOCK}")
-    source = "\n".join([*head, "", *(function.text for function in functions)])
+    source = "\n".join([*head, "", text])
     kernel = f'kernel = warpsmith.load_cpp(r"""\n{source}\n""")'
     return model_text(task, kernel, emitter.arguments(), emitter.lines)

@@ -4,9 +4,10 @@
 
 Stages, each left out where it has nothing to do: the reference judged against itself; expert kernels; kernels of
 similar tasks as they stand (`transplant`); kernels made from its traced operations (`template`); then rounds of
-proposals (operator and model drawn by the bandit), their follow-ups (an edit of what is correct, a repair of what is not), and a sweep of the best kernel's numbers; last the
-confirmation of the best. A search that is interrupted and called again with the same run_id first judges what was
-answered and not judged, and goes on.
+proposals (operator and model drawn by the bandit), their follow-ups (an edit of what is correct, a repair of what is
+not), other schedules of the templates, and a sweep of the best kernel's numbers; last the confirmation of the best. A
+search that is interrupted and called again with the same run_id first judges what was answered and not judged, and
+goes on.
 """
 
 from __future__ import annotations
