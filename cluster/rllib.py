@@ -16,6 +16,7 @@ warpsmith's own, started when the first iteration begins.
 
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
 from collections.abc import Iterator, Mapping
@@ -71,12 +72,14 @@ class WarpsmithAlgorithm(Algorithm):
 
     @classmethod
     def default_resource_request(cls, config: Any) -> PlacementGroupFactory:
-        """One bundle: half a CPU for the driver and each actor, and the GPUs that the engines and learners name."""
+        """Half a CPU for the trial's own process and for each actor, with the GPUs of those that have any.
+
+        A bundle each: the first one is the trial's alone, and its actors are placed in the others.
+        """
         ours = resolve(_get(config, "preset"), _get(config, "overrides"))
-        actors = ours.rollout.actors + ours.evaluators.actors + 1
-        cpus = float(-(-(actors + 1) // 2))
-        gpus = ours.rollout.gpus * ours.rollout.actors
-        return PlacementGroupFactory([{"CPU": cpus} | ({"GPU": gpus} if gpus else {})])
+        engine = {"CPU": 0.5} | ({"GPU": ours.rollout.gpus} if ours.rollout.gpus else {})
+        others = [{"CPU": 0.5}] * (ours.evaluators.actors + 1)
+        return PlacementGroupFactory([{"CPU": 0.5}, *[engine] * ours.rollout.actors, *others])
 
     def setup(self, config: Any) -> None:
         """Checks the configuration; engines are started by the first iteration. Raises ConfigError."""
@@ -154,7 +157,8 @@ class WarpsmithAlgorithm(Algorithm):
             raise ConfigError(f"{source}: its run has done all of run.steps = {self._ours.run.steps}: raise it")
         self._close()
         target = Path(self._ours.run.folder).absolute() / self._ours.run.name
-        shutil.rmtree(target, ignore_errors=True)
+        if target.exists():  # what was there is kept: it may be a run that someone cares for
+            target.rename(_free_name(target))
         shutil.copytree(source / "run", target)
         # Chosen by name, so the run is continued under the configuration of this trial, whatever that changes.
         (target / "config.json").write_text(self._ours.model_dump_json(indent=1))
@@ -168,7 +172,8 @@ class WarpsmithAlgorithm(Algorithm):
             progress = json.loads((Path(path) / PROGRESS).read_text())
         except (OSError, ValueError):
             raise ConfigError(f"{path}: no checkpoint of warpsmith's: {PROGRESS} is missing or damaged") from None
-        config = cls.get_default_config().warpsmith(progress["preset"], progress["overrides"])
+        overrides = {key: value for key, value in progress["overrides"].items() if key != "run.folder"}
+        config = cls.get_default_config().warpsmith(progress["preset"], overrides)
         algorithm = cls(config)
         algorithm.restore_from_path(path)
         return algorithm
@@ -227,6 +232,11 @@ def _toml(value: Any) -> str:
 
 def _get(config: Any, key: str) -> Any:
     return config.get(key) if isinstance(config, dict) else getattr(config, key)
+
+
+def _free_name(path: Path) -> Path:
+    names = (path.with_name(f"{path.name}-before-restore-{number}") for number in itertools.count(1))
+    return next(name for name in names if not name.exists())
 
 
 def _move_weights(target: Path, source: Path) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,7 @@ def main() -> None:
 
     # One trial at a time on a small machine: the logical CPUs are those of one trial.
     asked = WarpsmithAlgorithm.default_resource_request({"preset": None, "overrides": overrides})
-    ray.init(num_cpus=int(asked.required_resources["CPU"]), include_dashboard=False, log_to_driver=False)
+    ray.init(num_cpus=math.ceil(asked.required_resources["CPU"]), include_dashboard=False, log_to_driver=False)
     tuner = tune.Tuner(
         WarpsmithAlgorithm,
         param_space={"overrides": overrides | {"learner.lr": tune.grid_search([1e-4, 4e-4])}},

@@ -14,6 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import uvicorn
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse
 
 from actors.types import JudgeJob, JudgeResult
 from archive.store import Archive
@@ -32,7 +35,7 @@ assert SPEC and SPEC.loader
 SPEC.loader.exec_module(helper := importlib.util.module_from_spec(SPEC))
 GOOD = [expert_completion(kernel.code, "By memory.") for kernel in expert_kernels("gelu")]
 OTHER = expert_completion(f"{expert_kernels('gelu')[0].code}MARK = 1\n", "By memory.")
-WRONG = expert_completion(expert_kernels("gelu")[0].code.replace("0.5f", "0.6f"), "By memory.")
+WRONG = expert_completion(expert_kernels("gelu")[1].code.replace("0.5f", "0.6f"), "By memory.")
 
 
 @dataclass
@@ -49,10 +52,6 @@ class Server:
 
 @pytest.fixture
 def serve() -> Iterator[Callable[..., Server]]:
-    import uvicorn
-    from fastapi import FastAPI, Request
-    from fastapi.responses import JSONResponse
-
     running: list[uvicorn.Server] = []
 
     def start(**answers: list[str | int]) -> Server:

@@ -108,3 +108,13 @@ def test_tune_sweeps_with_real_engines_and_the_best_trial_has_a_checkpoint(tmp_p
     state = json.loads((Path(best["checkpoint"]) / "run" / "state.json").read_text())
     assert state["step"] == 1
     assert done.stdout.count("after 1 steps, None") == 2
+
+
+def test_a_trial_asks_for_a_place_for_each_actor() -> None:
+    from cluster.rllib import WarpsmithAlgorithm
+
+    asked = WarpsmithAlgorithm.default_resource_request(
+        {"overrides": {"rollout.actors": 2, "rollout.gpus": 1, "evaluators.actors": 3}}
+    )
+    # its own process; two engines; three judges and the learner
+    assert asked.bundles == [{"CPU": 0.5}, *[{"CPU": 0.5, "GPU": 1.0}] * 2, *[{"CPU": 0.5}] * 4]
