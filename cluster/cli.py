@@ -65,7 +65,7 @@ commands_serving.register(app)
 
 
 def main() -> None:
-    """Entry point of the installed command."""
+    """Run the command line and exit with its code."""
     sys.exit(run(sys.argv[1:]))
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from judge.static_rules import NO_CUSTOM_KERNEL
 from judge.types import Status, Verdict
 from search.verifier import wilson_low
 from tasks.types import Task
@@ -98,6 +99,7 @@ def _part(answers: Sequence[Judged]) -> dict[str, Any]:
         "parsed": _plain(share(answers, lambda answer: answer.parsed)),
         "correct": _plain(share(answers, lambda answer: answer.verdict.is_correct)),
         "win": _plain(share(answers, lambda answer: answer.verdict.status is Status.WIN)),
+        "no_custom_kernel": sum(NO_CUSTOM_KERNEL in answer.verdict.flags for answer in correct),
         "tasks_solved": solved / len(tasks) if tasks else 0.0,
         "truncated": sum(answer.truncated for answer in answers),
         "mean_tokens": sum(answer.tokens for answer in answers) / max(len(answers), 1),

@@ -169,7 +169,8 @@ class Judge:
                 clear_frames(error.__traceback__)  # which hold on to what was allocated
                 if _speaks_of_memory(error) and self._way.had_room():
                     return self._failed(findings, ForeignFailure(Status.RUNTIME_ERROR, _NO_ROOM))
-                self._close()
+                with suppress(*ours):
+                    self._close()
                 with suppress(JudgeError, OSError):  # the next attempt, or the next verdict, tries again
                     self._start()
         return self._verdict(findings, Status.JUDGE_ERROR, message=f"the judge failed: {last}")
@@ -343,8 +344,10 @@ class Judge:
         self._lease.close()
 
     def _close(self) -> None:
-        self._way.close()
-        self._zygote.close()
+        try:
+            self._way.close()
+        finally:
+            self._zygote.close()
 
 
 def judge(task: Task, candidate: Candidate, settings: JudgeSettings | None = None) -> Verdict:

@@ -110,7 +110,11 @@ class CudaRunner(Runner):
             torch.set_default_dtype(default)
         self.kept = [tensors, honest, truth]
         made = wire.Made(
-            arguments=packed, tensors=self._specs(tensors), truth=self._specs(truth), honest=self._specs(honest)
+            arguments=packed,
+            tensors=self._specs(tensors),
+            truth=self._specs(truth),
+            honest=self._specs(honest),
+            flops=self.flops_of(arguments),
         )
         torch.cuda.synchronize()
         return made

@@ -28,6 +28,7 @@ from judge.extension_builds import load_from
 from judge.gradients import GradientError, WithGradients, draw_upstream
 from judge.guards import Guards
 from judge.memory import NUMPY_TYPES
+from judge.operations import OperationCounter
 from tasks.loader import variant_source
 
 MAX_OUTPUTS = 64
@@ -57,6 +58,7 @@ class Runner:
         self.backward = False
         """Whether the task's calls give gradients too (the reference)."""
         self.strided = False
+        self.counted = False
 
     def start(self) -> None:
         """Before any foreign code runs."""
@@ -138,7 +140,25 @@ class Runner:
         finally:
             torch.set_default_dtype(default)
         self.kept = [tensors, honest, truth]
-        return wire.Made(arguments=packed, tensors=_specs(tensors), truth=_specs(truth), honest=_specs(honest))
+        return wire.Made(
+            arguments=packed,
+            tensors=_specs(tensors),
+            truth=_specs(truth),
+            honest=_specs(honest),
+            flops=self.flops_of(arguments),
+        )
+
+    def flops_of(self, arguments: Any) -> int:
+        """Floating-point operations of the products and convolutions of one more call, counted once; else 0."""
+        first, self.counted = not self.counted, True
+        if not first:
+            return 0
+        try:
+            with OperationCounter() as counter:
+                self._whole(self.model)(*_map_floats(arguments, lambda x: x.clone()))
+            return counter.total
+        except Exception:  # an operation that the counter cannot follow: there is no limit by products then
+            return 0
 
     def _construct(self, request: wire.Construct, fd: int | None) -> wire.Done:
         tensors = _map_tensors(fd, request.size, request.tensors)

@@ -185,6 +185,8 @@ class Made(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True):
     names: tuple[str, ...] = ()
     truth: tuple[TensorSpec, ...] = ()
     honest: tuple[TensorSpec, ...] = ()
+    flops: int = 0
+    """Of the honest run's products and convolutions; 0 when they were not counted."""
 
 
 class MadeCases(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True):

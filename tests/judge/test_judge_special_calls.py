@@ -7,13 +7,16 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from judge.api import Judge
 from judge.gradients import GradientError, WithGradients
 from judge.guards import Guards
 from judge.honest_work import emptied
+from judge.operations import OperationCounter
 from judge.runner import strided_copies
 from judge.settings import JudgeSettings
+from judge.timing import too_fast_for_products
 from judge.types import Candidate
 from judge.wire import Compile
 from tasks.loader import parse_task
@@ -168,3 +171,54 @@ def test_kernels_that_the_answer_does_not_need_are_found_by_emptying_them(judge:
     assert judge._is_right_without_kernels(task, Candidate(code=decoy), deadline)
     assert not judge._is_right_without_kernels(task, Candidate(code=KERNEL + FORWARD), deadline)
     assert judge.judge(task, Candidate(code=KERNEL + FORWARD)).is_correct, "later candidates have their kernels"
+
+
+PRODUCT = """
+import torch
+N = 256
+VARIANTS = {"odd": {"N": 33}}
+HELD_OUT = ("odd",)
+class Model(torch.nn.Module):
+    def forward(self, x, y):
+        return x @ y
+def get_inputs():
+    return [torch.randn(N, N), torch.randn(N, N)]
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.mark.slow
+def test_a_product_faster_than_the_machine_can_multiply_is_rejected() -> None:
+    """256^3 multiplications and additions against a machine said to do a million a second."""
+    slow = QUICK.model_copy(update={"peak_gflops": 1e-3})
+    code = PRODUCT.split("VARIANTS")[0] + "class ModelNew" + PRODUCT.split("class Model")[1].split("def get_inputs")[0]
+    with Judge(slow) as judge:
+        verdict = judge.judge(parse_task(PRODUCT), Candidate(code=code))
+    assert verdict.status == "rejected" and str(2 * 256**3) in verdict.message, verdict.message
+
+
+def test_operations_are_counted_as_torchs_own_counter_does() -> None:
+    attention = torch.nn.functional.scaled_dot_product_attention
+    linear, convolution = torch.nn.Linear(7, 11), torch.nn.Conv2d(6, 8, 3, groups=2, padding=1)
+    x, image, q, k = torch.randn(5, 7), torch.randn(2, 6, 9, 10), torch.randn(2, 3, 8, 4), torch.randn(2, 3, 6, 4)
+
+    def work() -> None:
+        linear(x).relu() @ torch.ones(11, 3)
+        convolution(image)
+        torch.bmm(torch.ones(4, 2, 3), torch.ones(4, 3, 5)) + 1
+
+    with torch.no_grad(), OperationCounter() as ours:
+        work()
+    with torch.no_grad(), FlopCounterMode(display=False) as theirs:
+        work()
+    assert ours.total == theirs.get_total_flops() > 0
+    with OperationCounter() as ours:  # which torch's counter leaves out on a CPU
+        attention(q, k, k)
+    assert ours.total == 2 * (2 * 3) * (8 * 6 * 4 + 8 * 6 * 4)
+
+
+def test_few_operations_are_never_too_fast() -> None:
+    assert too_fast_for_products(1e-6, 0, 1e9) == ""
+    assert too_fast_for_products(0.26, 10**9, 1e9) == "", "a quarter of the work may do"
+    assert "1000000000 operations" in too_fast_for_products(0.24, 10**9, 1e9)
