@@ -17,6 +17,9 @@ from judge.settings import JudgeSettings
 from judge.types import Status, Verdict
 from tasks.errors import TaskError
 
+LOOK_AHEAD = 16
+"""Jobs drawn for each judge of a GPU."""
+
 
 @dataclass(kw_only=True)
 class _Open:
@@ -52,9 +55,16 @@ class EvaluatorPool:
     ) -> None:
         """Begins to start the actors; the first use waits for them."""
         self._settings = settings
+        # A judge of a GPU keeps what it made of a task, processes and baselines, from candidate to candidate.
+        self._keeps = judge.device == "cuda"
         self._timeouts = timeouts
         self._say = on_event or (lambda line: None)
-        role = Role(name="evaluator", actor_class=self.actor_class, start={"settings": judge})
+        role = Role(
+            name="evaluator",
+            actor_class=self.actor_class,
+            start={"settings": judge},
+            num_gpus=settings.gpus if judge.device == "cuda" else 0,
+        )
         # Retries are counted here, losses and judge_errors together.
         self._pool = Pool(role, settings.actors, timeouts, max_retries=0, on_event=on_event)
 
@@ -71,7 +81,7 @@ class EvaluatorPool:
         drawn_all = False
         try:
             while True:
-                while not drawn_all and len(unfinished) <= self._settings.actors:
+                while not drawn_all and len(unfinished) <= self._ahead:
                     job = next(source, None)
                     if job is None:
                         drawn_all = True
@@ -111,6 +121,11 @@ class EvaluatorPool:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @property
+    def _ahead(self) -> int:
+        """Jobs that are drawn before a judge is free for them: where tasks have their judges, enough to choose from."""
+        return self._settings.actors * (LOOK_AHEAD if self._keeps else 1)
+
     def _work(self, entry: _Open) -> Work:
         return Work(
             work_id=entry.job.job_id,
@@ -118,6 +133,7 @@ class EvaluatorPool:
             kwargs={"task": entry.job.task, "candidate": entry.job.candidate},
             timeout=self._timeouts.judge,
             avoid=entry.tried,
+            affinity=entry.job.task.task_id if self._keeps else None,
         )
 
     def _result(self, entry: _Open, outcome: Outcome) -> JudgeResult | None:

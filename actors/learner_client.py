@@ -46,7 +46,8 @@ class LearnerClient:
         self._birth: Birth | None = None
         self._busy = False
         self.policy_version = 0
-        self._actor: Any = ray.remote(LearnerActor).options(num_cpus=0.5, max_restarts=0).remote(0)
+        options = {"num_cpus": 0.5, "num_gpus": settings.gpus, "max_restarts": 0}
+        self._actor: Any = ray.remote(LearnerActor).options(**options).remote(0)
         self._starting: Any = self._actor.apply.remote(
             LearnerActor.start,
             model_dir=str(model_dir),
@@ -67,9 +68,9 @@ class LearnerClient:
         self.policy_version = result.policy_version
         return result
 
-    def sft_step(self, samples: Sequence[Sample]) -> StepResult:
-        """One supervised update."""
-        result: StepResult = self._call("sft_step", self._timeouts.learn, samples=list(samples))
+    def sft_step(self, samples: Sequence[Sample], lr_scale: float = 1.0) -> StepResult:
+        """One supervised update at ``lr_scale`` times its learning rate."""
+        result: StepResult = self._call("sft_step", self._timeouts.learn, samples=list(samples), lr_scale=lr_scale)
         self.policy_version = result.policy_version
         return result
 
@@ -81,6 +82,11 @@ class LearnerClient:
     def publish(self, folder: Path) -> WeightsVersion:
         """Writes the whole policy as a new version below ``folder``."""
         version: WeightsVersion = self._call("publish", self._timeouts.sync, folder=str(folder))
+        return version
+
+    def lend(self) -> WeightsVersion:
+        """The whole policy in memory, for engines of the learner's machine, until the next call."""
+        version: WeightsVersion = self._call("lend", self._timeouts.sync)
         return version
 
     def save(self, folder: Path) -> None:

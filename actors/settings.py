@@ -1,6 +1,8 @@
-"""The pools and their deadlines: the rollout, evaluators and timeouts sections of the configuration."""
+"""The pools, endpoints and deadlines: the rollout, evaluators and timeouts sections of the configuration."""
 
 from __future__ import annotations
+
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -21,13 +23,21 @@ class RolloutSettings(BaseModel):
     max_num_seqs: int = Field(32, ge=1)
     dtype: str = "bfloat16"
     kv_cache_gb: float = Field(1.0, gt=0)
-    """Key-value cache on a CPU."""
+    """Key-value cache. Its size is given and not measured, so that roles which start side by side on one GPU do not
+    take each other's memory for their own."""
     gpu_memory_utilization: float = Field(0.3, gt=0, le=1)
+    """vLLM refuses to start on a GPU of which less than this share is free."""
     enforce_eager: bool = True
+    """On a GPU, False records the decoding steps as CUDA graphs (some seconds at the start)."""
+    compiled: bool = False
+    """With enforce_eager = False, torch.compile as well: a minute more at the start, for runs that last."""
     gpus: float = Field(0, ge=0)
-    """GPUs of one engine; 0 runs it on a CPU."""
+    """GPUs of one engine; 0 runs it on a CPU. Roles that share a GPU ask for parts of it."""
     threads: int = Field(1, ge=1)
     """OpenMP threads of one engine on a CPU."""
+    channel: Literal["file", "memory"] = "file"
+    """How new weights reach the engines: by a folder on a disk that all of them see, or in memory (on a GPU by CUDA
+    IPC), for one machine and engines on the learner's own GPU."""
     max_probe_difference: float = Field(0.15, gt=0)
     """Mean |delta logprob| between engine and learner after a sync above which the run stops. A bfloat16 engine and a
     float32 learner that hold the same weights differ by about 0.04."""
@@ -40,8 +50,35 @@ class EvaluatorSettings(BaseModel):
 
     actors: int = Field(2, ge=1)
     """Judges side by side; their timing takes turns on one machine."""
+    gpus: float = Field(0.02, gt=0)
+    """What each asks of a GPU when judge.device is cuda; a lease gives it the whole of it while it times."""
     max_retries: int = Field(2, ge=0)
     """How often a candidate is judged again after a judge_error or a lost actor."""
+
+
+class EndpointSettings(BaseModel):
+    """One model behind one endpoint."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str = Field(min_length=1)
+    """As the endpoint knows it."""
+    base_url: str = "https://api.openai.com/v1"
+    max_tokens: int = Field(8192, ge=1)
+    temperature: float | None = Field(0.8, ge=0)
+    """None leaves it to the endpoint."""
+    concurrency: int = Field(4, ge=1)
+    """Calls in flight."""
+    tries: int = Field(5, ge=1)
+    """Of one call, the first included."""
+    backoff: float = Field(1.0, gt=0)
+    """Seconds of the first pause; each one is twice the one before."""
+    max_backoff: float = Field(60.0, gt=0)
+    connect_seconds: float = Field(10.0, gt=0)
+    silence_seconds: float = Field(120.0, gt=0)
+    """Longest wait for the next piece of an answer."""
+    call_seconds: float = Field(900.0, gt=0)
+    """Longest that one try may take."""
 
 
 class Timeouts(BaseModel):

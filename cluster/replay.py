@@ -35,14 +35,17 @@ class LocalLearner:
     def step(self, samples: Sequence[Sample]) -> StepResult:
         return self._engine.step(samples)
 
-    def sft_step(self, samples: Sequence[Sample]) -> StepResult:
-        return self._engine.sft_step(samples)
+    def sft_step(self, samples: Sequence[Sample], lr_scale: float = 1.0) -> StepResult:
+        return self._engine.sft_step(samples, lr_scale)
 
     def probe(self, token_ids: Sequence[int]) -> tuple[float, ...]:
         return tuple(self._engine.logprobs(list(token_ids)))
 
     def publish(self, folder: Path) -> WeightsVersion:
         return self._engine.publish(folder)
+
+    def lend(self) -> WeightsVersion:
+        return self._engine.lend()
 
     def save(self, folder: Path) -> None:
         self._engine.save(folder)

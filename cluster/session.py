@@ -36,9 +36,10 @@ class Learner(Protocol):
     @property
     def policy_version(self) -> int: ...
     def step(self, samples: Sequence[Sample]) -> StepResult: ...
-    def sft_step(self, samples: Sequence[Sample]) -> StepResult: ...
+    def sft_step(self, samples: Sequence[Sample], lr_scale: float = 1.0) -> StepResult: ...
     def probe(self, token_ids: Sequence[int]) -> tuple[float, ...]: ...
     def publish(self, folder: Path) -> WeightsVersion: ...
+    def lend(self) -> WeightsVersion: ...
     def save(self, folder: Path) -> None: ...
     def load(self, folder: Path) -> None: ...
 
@@ -78,6 +79,17 @@ class Session:
         encoded = self.tokenizer.apply_chat_template(list(messages), add_generation_prompt=True, return_dict=True)
         return tuple(encoded["input_ids"])
 
+    def many_ids(
+        self, chats: Sequence[tuple[dict[str, str], ...]], answers: Sequence[str]
+    ) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+        """``chat_ids`` and ``answer_ids`` of thousands of pairs, several times as fast."""
+        texts = [
+            self.tokenizer.apply_chat_template(list(chat), add_generation_prompt=True, tokenize=False) for chat in chats
+        ]
+        prompts, ends = (self.tokenizer(many, add_special_tokens=False)["input_ids"] for many in (texts, [*answers]))
+        closing = self.tokenizer.eos_token_id
+        return [(tuple(one), (*other, closing)) for one, other in zip(prompts, ends, strict=True)]
+
     def answer_ids(self, text: str) -> tuple[int, ...]:
         """Token ids of an answer, closed by the token that ends a turn."""
         return (*self.tokenizer.encode(text, add_special_tokens=False), self.tokenizer.eos_token_id)
@@ -85,9 +97,15 @@ class Session:
 
 @contextmanager
 def ray_cluster(config: Config) -> Iterator[None]:
-    """Join the cluster that this process was started on (`ray job submit`, RAY_ADDRESS), else start a local one."""
+    """Join the cluster that this process was started on (`ray job submit`, RAY_ADDRESS), else start a local one.
+
+    Where this process is connected already, as a trial of Ray Tune is, that connection is used and left as it is.
+    """
     import ray
 
+    if ray.is_initialized():
+        yield
+        return
     joined = bool(os.environ.get("RAY_ADDRESS"))
     others = children()
     if joined:

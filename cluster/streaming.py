@@ -62,7 +62,7 @@ class _Ahead:
         """The next step's groups."""
         timeouts, run = self._run.config.timeouts, self._run.config
         answers = run.run.tasks_per_step * run.rollout.group_size
-        deadline = timeouts.rollout + timeouts.sync + timeouts.judge * answers
+        deadline = timeouts.sync + (timeouts.rollout + timeouts.judge * answers) * run.search.turns
         try:
             found = self._steps.get(timeout=deadline)
         except queue.Empty:

@@ -13,16 +13,19 @@ from __future__ import annotations
 import math
 import platform
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import metadata
 from pathlib import Path
+from traceback import clear_frames
 from typing import Any
 
 from judge.compiler import Compiler
 from judge.errors import JudgeError, SandboxError
+from judge.extension_builds import needs_builder
+from judge.honest_work import RIGHT_WITHOUT_KERNELS
 from judge.jail import LAYERS
 from judge.lease import Lease
 from judge.player import ErrorTally, Player, candidate_blamed
@@ -31,8 +34,9 @@ from judge.reference import Reference
 from judge.settings import JudgeSettings
 from judge.static_rules import NO_CUSTOM_KERNEL, static_flags
 from judge.statistics import Interval, agree
-from judge.timing import Timing, is_faster_than_light, make_bank, time_candidate
+from judge.timing import Timing, faster_than_light, make_bank, time_candidate
 from judge.types import Baselines, Candidate, Status, Verdict
+from tasks.errors import TaskError
 from tasks.types import Task
 
 
@@ -52,6 +56,13 @@ class _Findings:
             yield
         finally:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.monotonic() - began
+
+
+_NO_ROOM = "the GPU's memory ran out while it ran, and was there again when it had ended"
+
+
+def _speaks_of_memory(error: Exception) -> bool:
+    return isinstance(error, MemoryError) or "out of memory" in str(error).lower()
 
 
 def _require_gpu() -> None:
@@ -79,8 +90,12 @@ class _Way:
     player: Any
     bank: Callable[..., Any]
     time_candidate: Callable[..., Timing]
-    is_faster_than_light: Callable[..., bool]
+    faster_than_light: Callable[..., str]
     close: Callable[[], None] = lambda: None
+    had_room: Callable[[], bool] = lambda: False
+    """Whether memory that ran out was the candidate's doing: there is plenty now that it has ended."""
+    errors: tuple[type[Exception], ...] = ()
+    """Of the device, in the judge's own process."""
 
 
 def _way(device: str) -> _Way:
@@ -93,15 +108,17 @@ def _way(device: str) -> _Way:
             player=cuda_judging.CudaPlayer,
             bank=partial(cuda_judging.make_cuda_bank, kept),
             close=kept.close,
+            had_room=cuda_judging.had_room,
+            errors=cuda_judging.ERRORS,
             time_candidate=cuda_judging.time_candidate,
-            is_faster_than_light=cuda_judging.is_faster_than_light,
+            faster_than_light=cuda_judging.faster_than_light,
         )
     return _Way(
         reference=Reference,
         player=Player,
         bank=lambda zygote, task, reference, like: make_bank(reference, zygote.settings),
         time_candidate=time_candidate,
-        is_faster_than_light=is_faster_than_light,
+        faster_than_light=faster_than_light,
     )
 
 
@@ -134,6 +151,7 @@ class Judge:
             SandboxError: see the class.
         """
         last = ""
+        ours: tuple[type[Exception], ...] = (JudgeError, OSError, MemoryError, *self._way.errors)
         for _ in range(2):
             findings = _Findings(flags=static_flags(candidate.code))
             try:
@@ -142,9 +160,17 @@ class Judge:
                 return self._failed(findings, failure)
             except SandboxError:
                 raise
-            except (JudgeError, OSError) as error:
+            except TaskError as error:
+                if not (_speaks_of_memory(error) and self._way.had_room()):
+                    raise
+                return self._failed(findings, ForeignFailure(Status.RUNTIME_ERROR, _NO_ROOM))
+            except ours as error:
                 last = f"{type(error).__name__}: {error}"
-                self._close()
+                clear_frames(error.__traceback__)  # which hold on to what was allocated
+                if _speaks_of_memory(error) and self._way.had_room():
+                    return self._failed(findings, ForeignFailure(Status.RUNTIME_ERROR, _NO_ROOM))
+                with suppress(*ours):
+                    self._close()
                 with suppress(JudgeError, OSError):  # the next attempt, or the next verdict, tries again
                     self._start()
         return self._verdict(findings, Status.JUDGE_ERROR, message=f"the judge failed: {last}")
@@ -153,7 +179,7 @@ class Judge:
         deadline = time.monotonic() + self.settings.total_seconds
         with self._lease.shared():
             if self.settings.device == "cuda":
-                self._zygote.prefork(1 + self.settings.cuda_pairs)
+                self._zygote.prefork(1 + self.settings.cuda_pairs * self.settings.timed)
             self._compiler.make_room()
             self._compiler.seconds = 0.0
             with candidate_blamed(self._compiler):
@@ -166,37 +192,63 @@ class Judge:
             findings.seconds["load"] -= self._compiler.seconds
             with player, findings.phase("verify"):
                 bank = self._verify(task, player, findings, deadline)
+        if bank is None:
+            return self._verdict(findings, Status.CORRECT, message="verified, not timed (judge.timed=false)")
         with self._lease.exclusive(), findings.phase("time"):
             timing = self._time(task, candidate, bank, deadline, findings)
-        if self._way.is_faster_than_light(timing, bank.cases, self.settings):
-            raise ForeignFailure(
-                Status.REJECTED,
-                f"{timing.candidate_ms * 1e3:.1f} us a call is faster than its bytes can move "
-                f"({bank.cases[-1].moved_bytes} bytes)",
-            )
+        if impossible := self._way.faster_than_light(timing, bank.cases, self.settings):
+            raise ForeignFailure(Status.REJECTED, impossible)
         if timing.interval.speedup > self.settings.recheck_above:
             with self._lease.exclusive(), findings.phase("recheck"):
                 timing = self._recheck(task, candidate, deadline, findings, timing)
+        if timing.interval.low > self.settings.win_threshold and not needs_builder(candidate.code):
+            with self._lease.shared(), findings.phase("recheck"):
+                if self._is_right_without_kernels(task, candidate, deadline):
+                    findings.flags = (*findings.flags, NO_CUSTOM_KERNEL, RIGHT_WITHOUT_KERNELS)
         return self._decide(findings, timing)
 
     def _verify(self, task: Task, player: Player, findings: _Findings, deadline: float) -> Any:
-        """Every variant on every distribution; returns the cases for timing (variant "default")."""
+        """Every variant on every distribution; returns the cases for timing (variant "default"), None if untimed."""
         bank: Any = None
+        guarded = "mentions torch.compile" not in findings.flags  # which cannot look into guarded calls
         for variant in task.variants_on(self.settings.device):
             with self._way.reference(self._zygote, task, variant, deadline) as reference:
                 findings.sandbox = tuple(layer for layer in reference.layers if layer in player.layers)
                 cases = [reference.case(distribution) for distribution in task.distributions]
                 cases.append(reference.case(task.distributions[0]))
                 with candidate_blamed(self._compiler):
-                    player.prepare(reference.setup, cases[0])
-                for case in cases:
-                    with candidate_blamed(self._compiler):
-                        player.call(case)
-                        findings.tally.check(player.outputs(), case)
-                if bank is None:
+                    player.prepare(reference.setup, cases[0], guarded=guarded)
+                    self._verify_cases(player, cases, findings)
+                    if task.strided:
+                        turned = replace(cases[0], label=f"variant {variant.name}, inputs that are not contiguous")
+                        player.prepare(reference.setup, turned, guarded=guarded, strided=True)
+                        self._verify_cases(player, [turned], findings)
+                if bank is None and self.settings.timed:
                     bank = self._way.bank(self._zygote, task, reference, cases[0])
-        assert bank is not None, "a task has a default variant"
+        assert bank is not None or not self.settings.timed, "a task has a default variant"
         return bank
+
+    def _verify_cases(self, player: Player, cases: Sequence[Any], findings: _Findings) -> None:
+        for case in cases:
+            player.call(case)
+            findings.tally.check(player.outputs(), case)
+
+    def _is_right_without_kernels(self, task: Task, candidate: Candidate, deadline: float) -> bool:
+        """Whether its outputs are right when its kernels do nothing (judge/honest_work.py)."""
+        variant = task.variants_on(self.settings.device)[0]
+        self._compiler.asked, self._compiler.emptying = 0, True
+        try:
+            with self._way.reference(self._zygote, task, variant, deadline) as reference:
+                case = reference.case(task.distributions[0])
+                with self._way.player.of_candidate(self._zygote, self._compiler, candidate, deadline) as player:
+                    player.prepare(reference.setup, case, guarded=True)
+                    player.call(case)
+                    ErrorTally().check(player.outputs(), case)
+        except ForeignFailure:
+            return False
+        finally:
+            self._compiler.emptying = False
+        return self._compiler.asked > 0
 
     def _time(self, task: Task, candidate: Candidate, bank: Any, deadline: float, findings: _Findings) -> Timing:
         return self._way.time_candidate(self._zygote, self._compiler, task, candidate, bank, deadline, findings.tally)
@@ -240,6 +292,8 @@ class Judge:
             baselines=Baselines.model_validate({**timing.scouted_ms, timing.best_baseline: timing.baseline_ms}),
             best_baseline=timing.best_baseline,
             timed_as=timing.method,
+            flags=(*findings.flags, *timing.notes),
+            hardware={**self._hardware, **timing.hardware},
         )
 
     def _failed(self, findings: _Findings, failure: ForeignFailure) -> Verdict:
@@ -290,8 +344,10 @@ class Judge:
         self._lease.close()
 
     def _close(self) -> None:
-        self._way.close()
-        self._zygote.close()
+        try:
+            self._way.close()
+        finally:
+            self._zygote.close()
 
 
 def judge(task: Task, candidate: Candidate, settings: JudgeSettings | None = None) -> Verdict:

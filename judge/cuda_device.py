@@ -28,6 +28,13 @@ def peak_bytes_per_second() -> float:
     return 2e3 * attributes["MemoryClockRate"] * attributes["GlobalMemoryBusWidth"] / 8 * MEMORY_SLACK
 
 
+@cache
+def peak_flops_per_second() -> float:
+    """Of the tensor cores at their narrowest type: 8192 operations a cycle and multiprocessor on Hopper."""
+    attributes = cupy.cuda.Device().attributes
+    return 8192e3 * attributes["MultiProcessorCount"] * attributes["ClockRate"]
+
+
 def describe() -> dict[str, str]:
     """For a verdict's hardware."""
     properties = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)
@@ -43,3 +50,8 @@ def free_bytes() -> int:
     """GPU memory that nobody holds, the judge's own unused pool included."""
     cupy.get_default_memory_pool().free_all_blocks()
     return int(cupy.cuda.runtime.memGetInfo()[0])
+
+
+def total_bytes() -> int:
+    """GPU memory in all."""
+    return int(cupy.cuda.runtime.memGetInfo()[1])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from judge import wire
@@ -41,13 +41,13 @@ class CudaPlayer(Player):
         self.replays = False
         """Whether a batch is the replay of a CUDA graph."""
 
-    def prepare(self, setup: Setup, case: Case) -> None:
+    def prepare(self, setup: Setup, case: Case, *, guarded: bool = False, strided: bool = False) -> None:
         """Build the model with the reference's parameters and map one slot for inputs like the case's; then stop."""
         self._own_slots = self._replaced(Slots(case.inputs, 1))
         self._own_stores = Stores(case.honest, 1)
-        self.build(setup, case, self._own_slots)
+        self.build(setup, case, self._own_slots, guarded=guarded, strided=strided)
 
-    def build(self, setup: Setup, case: Case, slots: Slots) -> None:
+    def build(self, setup: Setup, case: Case, slots: Slots, *, guarded: bool = False, strided: bool = False) -> None:
         """Build the model and map these slots, which the caller owns; then stop."""
         self._go()
         state = Slots(setup.arrays, 1)
@@ -55,7 +55,13 @@ class CudaPlayer(Player):
             state.write([setup.arrays])
             synchronize()
             request = wire.Construct(
-                arguments=setup.arguments, tensors=state.slots[0], names=setup.names, size=0, handle=state.handle
+                arguments=setup.arguments,
+                tensors=state.slots[0],
+                names=setup.names,
+                size=0,
+                handle=state.handle,
+                backward=setup.backward,
+                guarded=guarded,
             )
             self._ask(request, "to construct its model")
         finally:
@@ -63,7 +69,8 @@ class CudaPlayer(Player):
         self._slots, self._like = slots, case
         self.replays = False
         self._ask(
-            wire.MapSlots(arguments=case.arguments, slots=tuple(slots.slots), handle=slots.handle), "to take its inputs"
+            wire.MapSlots(arguments=case.arguments, slots=tuple(slots.slots), handle=slots.handle, strided=strided),
+            "to take its inputs",
         )
         self._halt()
 
@@ -97,11 +104,18 @@ class CudaPlayer(Player):
         assert self._own_stores is not None
         return self._own_stores.outputs(0)
 
-    def call_batch(self, cases: Sequence[Case], stores: Stores, flusher: Flusher | None = None) -> Batch:
+    def call_batch(
+        self,
+        cases: Sequence[Case],
+        stores: Stores,
+        flusher: Flusher | None = None,
+        before: Callable[[], None] | None = None,
+    ) -> Batch:
         """One call for each case, on slots that are filled now, with the caches emptied; outputs go to ``stores``.
 
-        A process that answers before its kernels have ended gains nothing: the copies wait for them, or find what is
-        not there yet. Raises ForeignFailure.
+        ``before`` is called when everything is written and the process still stands. A process that answers before its
+        kernels have ended gains nothing: the copies wait for them, or find what is not there yet. Raises
+        ForeignFailure.
         """
         assert self._slots is not None
         self._slots.write([case.inputs for case in cases])
@@ -109,6 +123,8 @@ class CudaPlayer(Player):
         if flusher is not None:
             flusher.flush()
         synchronize()
+        if before is not None:
+            before()
         request = wire.CallBatch(nonce=secrets.randbits(62), count=len(cases), replay=self.replays)
         began, reply = self._process.timed_batch(request, self._call_seconds)
         if plan is None:

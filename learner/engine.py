@@ -19,6 +19,7 @@ import torch
 
 from learner import checkpoints, publishing, runtime
 from learner.errors import LearnerError
+from learner.lending import Lender
 from learner.losses import LossSums, policy_loss, supervised_loss
 from learner.packing import MicroBatch, pack, pack_text, without_targets
 from learner.policy import Policy
@@ -69,6 +70,7 @@ class Engine:
         self._engine = runtime.start_deepspeed(self._policy, settings)
         self._device = self._engine.device
         self._policy.place_reference(self._device)
+        self._lender = Lender()
         self._reference_due = False  # supervised steps have been taken since the reference policy was fixed
 
     def step(self, samples: Sequence[Sample]) -> StepResult:
@@ -136,8 +138,12 @@ class Engine:
         }
         return self._finish(metrics, batches, seconds, started)
 
-    def sft_step(self, samples: Sequence[Sample]) -> StepResult:
-        """One supervised update: mean negative log-likelihood of the completion tokens, at temperature 1."""
+    def sft_step(self, samples: Sequence[Sample], lr_scale: float = 1.0) -> StepResult:
+        """One supervised update: mean negative log-likelihood of the completion tokens, at temperature 1.
+
+        Args:
+            lr_scale: times ``settings.sft_lr``, for a schedule.
+        """
         started = time.perf_counter()
         used = [sample for sample in samples if sample.completion_ids]
         if not used:
@@ -150,7 +156,7 @@ class Engine:
             sums, grad_norm = self._update(
                 batches,
                 lambda _, batch: supervised_loss(self._engine(batch, 1.0), denominator=denominator),
-                self._settings.lr if self._settings.sft_lr is None else self._settings.sft_lr,
+                lr_scale * (self._settings.lr if self._settings.sft_lr is None else self._settings.sft_lr),
             )
         measured = sums.metrics()
         metrics = {name: measured[name] for name in ("loss", "tokens")}
@@ -171,20 +177,36 @@ class Engine:
     def publish(self, folder: Path) -> WeightsVersion:
         """Writes the whole policy, adapters merged, as ``folder/v000007`` (complete when it exists) in bfloat16.
 
+        With LoRA the adapter alone is in ``folder/v000007/adapter``.
+
         Only ``settings.keep_versions`` published versions stay. All ranks call it; rank 0 writes.
 
         Raises:
             LearnerError: the disk is full or the folder cannot be written.
         """
         state = self._policy.merged_state()
+        adapter = self._policy.adapter()
         if self._rank > 0:
             for _ in state:  # takes part in the gathering, writes nothing
                 pass
             return runtime.from_rank_zero(None)
         version = publishing.publish(
-            state, self._model_dir, Path(folder), self.policy_version, self._settings.keep_versions
+            state, self._model_dir, Path(folder), self.policy_version, self._settings.keep_versions, adapter
         )
         return runtime.from_rank_zero(version)
+
+    def lend(self) -> WeightsVersion:
+        """The whole policy, adapters merged, in memory of this machine, until the next call. All ranks call it.
+
+        Raises:
+            LearnerError: as ``learner.lending.Lender.lend``.
+        """
+        state = self._policy.merged_state(self._device)
+        if self._rank > 0:
+            for _ in state:
+                pass
+            return runtime.from_rank_zero(None)
+        return runtime.from_rank_zero(self._lender.lend(state, self.policy_version))
 
     def save(self, folder: Path) -> None:
         """Writes trained weights, optimizer, random state and version as one folder that appears by rename.
@@ -209,6 +231,7 @@ class Engine:
 
     def close(self) -> None:
         """Leaves the process group and frees the weights; safe to call twice."""
+        self._lender.close()
         self._engine = self._policy = None  # type: ignore[assignment]
         with suppress(Exception):  # the group may be gone already when another rank died
             runtime.stop_distributed()

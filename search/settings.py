@@ -10,6 +10,12 @@ from pydantic import BaseModel, ConfigDict, Field
 class SearchSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    backend: Literal["cpp", "cuda"] = "cpp"
+    """The language that candidates are asked for. They are judged where it runs: judge.device follows it."""
+    hardware: str = ""
+    """What prompts call the machine. Empty: as the shown records do, else by this machine's processor or GPU."""
+    short_prompts: bool = False
+    """Leave out what a policy has learnt by supervision: the form of an answer, requirements and restrictions."""
     operator: Literal["contrast", "vanilla", "evolve"] = "contrast"
     """"evolve" lets a bandit draw one of contrast, translate, repair, crossover and fuse for each prompt: training and
     evolution are then one loop on one archive."""
@@ -29,6 +35,10 @@ class SearchSettings(BaseModel):
     """Most kernels that a crossover prompt shows, from slow to fast."""
     max_repairs: int = Field(3, ge=0)
     """Repairs in a row before a failing line is given up and translated anew."""
+    turns: int = Field(1, ge=1, le=32)
+    """Answers of one trajectory in a contrastive step: from the second on, the policy sees its last answer and what the
+    judge said of it, and answers again (Kevin, arXiv 2507.11948). A trajectory ends early when its chat leaves no room
+    in rollout.max_model_len. What a turn earns later: learner.reward.turn_discount."""
     max_prompt_tokens: int = Field(1536, ge=64)
     """A prompt is cut to fewer exemplars until it fits."""
 
