@@ -21,7 +21,7 @@ import sqlite3
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -34,6 +34,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from archive import schema
 from archive.blobs import BlobStore
 from archive.errors import ArchiveError
+from archive.group import GroupCommit
 from archive.rows import from_row, task_from_row, task_to_row, to_row
 from archive.schema import meta as _meta
 from archive.schema import records as _records
@@ -77,6 +78,7 @@ class Archive:
         self._mutex = threading.Lock()
         self._pid = os.getpid()
         self._foreign_engines: list[sa.Engine] = []
+        self._group = GroupCommit(self._write_group)
         with self._refusals():
             if self._is_sqlite:
                 Path(self.url.database or "").parent.mkdir(parents=True, exist_ok=True)
@@ -87,14 +89,34 @@ class Archive:
 
     def add(self, record: Record) -> bool:
         """Keep a record; durable when this returns. False when its record_id was there: then nothing changes."""
-        return self.add_many([record]) == 1
+        (row,) = self._rows([record])
+        self._engine_of_this_process()  # after a fork: locks of our own
+        return self._group.add(row)
 
     def add_many(self, records: Iterable[Record]) -> int:
         """Keep records, all of them or none; returns how many were new."""
+        return self.insert_if_absent(_records, self._rows(records), ("record_id",))
+
+    def _rows(self, records: Iterable[Record]) -> list[dict[str, Any]]:
         rows = [to_row(record, self.blobs) for record in records]
         if not self._is_sqlite:  # PostgreSQL has no NUL in a text; models do write it
             rows = [{k: v.replace("\0", "\ufffd") if isinstance(v, str) else v for k, v in row.items()} for row in rows]
-        return self.insert_if_absent(_records, rows, ("record_id",))
+        return rows
+
+    def _write_group(self, rows: Sequence[dict[str, Any]]) -> list[bool]:
+        """One transaction; says of each row whether it was new."""
+        if len(rows) == 1:
+            return [self.insert_if_absent(_records, list(rows), ("record_id",)) == 1]
+        ids = [row["record_id"] for row in rows]
+        with self.connection(write=True) as connection:
+            known = set(
+                connection.execute(sa.select(_records.c.record_id).where(_records.c.record_id.in_(ids))).scalars()
+            )
+            new = [i not in known and i not in ids[:number] for number, i in enumerate(ids)]
+            insert = _insert_if_absent(connection.dialect.name, _records, ("record_id",))
+            if fresh := [row for row, is_new in zip(rows, new, strict=True) if is_new]:
+                connection.execute(insert, fresh)
+        return new
 
     def insert_if_absent(self, table: sa.Table, rows: list[dict[str, Any]], key: tuple[str, ...]) -> int:
         """Add rows whose key is not there, all in one transaction; returns how many were new."""
@@ -259,6 +281,7 @@ class Archive:
                 # Kept, never closed: closing a connection here would meddle with the parent's locks.
                 self._foreign_engines.append(self._engine)
                 self._engine, self._pid = self._new_engine(), os.getpid()
+                self._group = GroupCommit(self._write_group)
             return self._engine
 
     def _new_engine(self) -> sa.Engine:

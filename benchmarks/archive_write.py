@@ -13,6 +13,7 @@ import multiprocessing
 import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,9 @@ def main() -> None:
         batch = make_records("batch", arguments.records)
         batched = rate(len(batch), lambda: [archive.add_many(batch[at : at + 64]) for at in range(0, len(batch), 64)])
         print(f"{'one writer, add_many of 64':<34} {batched:>10.0f} {batched / floor:>12.0%}")
+        many = make_records("threads", arguments.records)
+        shared = rate(len(many), lambda: _by_threads(archive, many, arguments.writers))
+        print(f"{f'{arguments.writers} threads, add':<34} {shared:>10.0f} {shared / floor:>12.0%}")
         archive.close()
         for size in (1, 64):
             each = arguments.records // arguments.writers
@@ -103,6 +107,11 @@ def rate(number: int, work: Callable[[], object]) -> float:
     start = time.perf_counter()
     work()
     return number / (time.perf_counter() - start)
+
+
+def _by_threads(archive: Archive, records: list[Record], writers: int) -> None:
+    with ThreadPoolExecutor(writers) as pool:
+        list(pool.map(archive.add, records))
 
 
 def several(url: str, writers: int, each: int, size: int) -> float:

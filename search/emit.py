@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from judge.task_trace import Attribute, Opaque
-from search.loops import CannotRenderError
-from search.program import (
+from search.nodes import (
     LEAF,
     LIBRARY,
     POINT,
@@ -20,6 +19,7 @@ from search.program import (
     contiguous_strides,
     node_args,
 )
+from search.schedule import CannotRenderError
 
 _METHODS = {
     "aten.t.default": "t",

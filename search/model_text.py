@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Sequence
 
-from search.program import NoProgramError
+from search.nodes import NoProgramError
 from tasks.types import Task
 
 _NEEDED = ("import torch", "import warpsmith")

@@ -9,15 +9,25 @@ over the task's variants, so that a size is told from a constant by comparing va
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from judge.task_trace import Attribute, Opaque, Operation, Ref, Trace
 from search.aten_c import POINTWISE
-
-Size = tuple[int, ...]
-"""One number for each variant."""
-LEAF, POINT, REDUCE, VIEW, LIBRARY = "leaf", "point", "reduce", "view", "library"
+from search.decompose import APART, FIRST_ONLY
+from search.nodes import (
+    LEAF,
+    LIBRARY,
+    POINT,
+    REDUCE,
+    VIEW,
+    Node,
+    NoProgramError,
+    Program,
+    Size,
+    Varying,
+    broadcast,
+    contiguous_strides,
+)
 
 _VIEWS = frozenset({
     "view", "_unsafe_view", "reshape", "expand", "permute", "transpose", "t", "unsqueeze", "squeeze",
@@ -25,79 +35,6 @@ _VIEWS = frozenset({
     "as_strided", "unfold", "diagonal",
 })  # fmt: skip
 _RANDOM = ("rand", "bernoulli", "normal", "dropout", "multinomial", "uniform")
-
-
-class NoProgramError(Exception):
-    """Why a trace is no program."""
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Node:
-    """One value. Equality is identity."""
-
-    kind: str
-    """LEAF, POINT, REDUCE, VIEW or LIBRARY."""
-    op: str = ""
-    """Of POINT: a key of aten_c.POINTWISE; of REDUCE: "sum", "max", "min"; else ATen's name with overload."""
-    args: tuple[Any, ...] = ()
-    """Nodes, numbers, Attribute, and of LIBRARY and VIEW whatever ATen takes (nested tuples; Size for numbers)."""
-    kwargs: dict[str, Any] = field(default_factory=dict)
-    shape: tuple[Size, ...]
-    dtype: str = "float32"
-    dims: tuple[int, ...] = ()
-    """Of REDUCE."""
-    divide: int | None = None
-    """Of REDUCE: the sum is divided by the number of elements less this."""
-    stride: tuple[Size, ...] = ()
-    """Of VIEW: in the memory of its root."""
-    offset: Size = ()
-    name: str = ""
-    """Of LEAF: Python text, such as "x" or "self.norm.weight"."""
-    index: int | None = None
-    """Of LIBRARY and VIEW: which of several results."""
-
-    @property
-    def root(self) -> Node:
-        """What a view is a view of."""
-        node = self
-        while node.kind == VIEW:
-            node = node.args[0]
-        return node
-
-
-@dataclass(frozen=True, kw_only=True)
-class Program:
-    inputs: tuple[Node | None, ...]
-    """By the arguments of forward; None for one that is no tensor."""
-    nodes: tuple[Node, ...]
-    """All, arguments first."""
-    outputs: tuple[Node, ...]
-    many: bool
-    """Whether forward returns a tuple."""
-
-
-def contiguous_strides(shape: Sequence[Size]) -> tuple[Size, ...]:
-    """Strides in elements, variant by variant."""
-    strides: list[Size] = []
-    step: Size = (1,) * (len(shape[0]) if shape else 1)
-    for size in reversed(shape):
-        strides.append(step)
-        step = tuple(a * b for a, b in zip(step, size, strict=True))
-    return tuple(reversed(strides))
-
-
-def node_args(node: Node) -> Iterator[Node]:
-    """The nodes that a node reads."""
-
-    def walk(value: Any) -> Iterator[Node]:
-        if isinstance(value, Node):
-            yield value
-        elif isinstance(value, tuple):
-            for item in value:
-                yield from walk(item)
-
-    yield from walk(node.args)
-    yield from walk(tuple(node.kwargs.values()))
 
 
 def read_program(traces: Sequence[Trace], names: Sequence[str]) -> Program:
@@ -193,8 +130,8 @@ class _Reader:
             if node is not None:
                 return {first: node}
         unused = not any(number in self._read_numbers() for number in outs[1:] if number is not None)
-        if first is not None and unused and name in _FIRST_ONLY:
-            node = _FIRST_ONLY[name](self, args, first)
+        if first is not None and unused and name in FIRST_ONLY:
+            node = FIRST_ONLY[name](self, args, first)
             if node is not None:
                 return {first: node}
         kind = VIEW if name in _VIEWS and isinstance(args[0], Node) else LIBRARY
@@ -310,173 +247,9 @@ class _Reader:
         return self.point(name, *given, *extra, shape=self._shape(number), dtype=self._dtype(number))
 
     def _taken_apart(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], number: int) -> Node | None:
-        rule = _APART.get(name)
+        rule = APART.get(name)
         if rule is None or not isinstance(args[0], Node) or args[0].dtype != "float32" or not args[0].shape:
             return None
         if self._dtype(number) != "float32" or (kwargs.get("dtype") not in (None, "float32")):
             return None
         return rule(self, args, kwargs)
-
-
-@dataclass(frozen=True)
-class Varying:
-    """A whole number that differs between variants."""
-
-    size: Size
-
-
-def broadcast(shapes: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
-    """The shape of a pointwise result."""
-    rank = max(len(shape) for shape in shapes)
-    found = []
-    for d in range(rank):
-        sizes = [shape[d - rank] for shape in shapes if d - rank >= -len(shape)]
-        found.append(tuple(max(column) for column in zip(*sizes, strict=True)))
-    return tuple(found)
-
-
-def _dims(args: tuple[Any, ...], at: int) -> tuple[int, ...]:
-    given = args[at] if len(args) > at else None
-    if isinstance(given, int) and not isinstance(given, bool):
-        return (given,)
-    return tuple(given) if isinstance(given, tuple) else ()
-
-
-def _at(args: tuple[Any, ...], place: int, default: Any) -> Any:
-    return args[place] if len(args) > place else default
-
-
-def _reduction(op: str, divide: int | None = None) -> Any:
-    def rule(reader: _Reader, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Node:
-        return reader.reduce(op, args[0], _dims(args, 1), keep=bool(_at(args, 2, False)), divide=divide)
-
-    return rule
-
-
-def _softmax(reader: _Reader, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Node | None:
-    if args[2]:
-        return None
-    x, dim = args[0], args[1]
-    grown = reader.point("exp", reader.point("sub", x, reader.reduce("max", x, (dim,))))
-    return reader.point("div", grown, reader.reduce("sum", grown, (dim,)))
-
-
-def _log_softmax(reader: _Reader, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Node | None:
-    if args[2]:
-        return None
-    x, dim = args[0], args[1]
-    moved = reader.point("sub", x, reader.reduce("max", x, (dim,)))
-    total = reader.reduce("sum", reader.point("exp", moved), (dim,))
-    return reader.point("sub", moved, reader.point("log", total))
-
-
-def _logsumexp(reader: _Reader, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Node:
-    x, dims, keep = args[0], _dims(args, 1), bool(_at(args, 2, False))
-    most = reader.reduce("max", x, dims)
-    total = reader.reduce("sum", reader.point("exp", reader.point("sub", x, most)), dims)
-    result = reader.point("add", reader.point("log", total), most)
-    return result if keep else _squeezed(reader, result, dims)
-
-
-def _squeezed(reader: _Reader, node: Node, dims: Sequence[int]) -> Node:
-    rank = len(node.shape)
-    chosen = {d % rank for d in dims} or set(range(rank))
-    shape = tuple(size for d, size in enumerate(node.shape) if d not in chosen)
-    return reader.point("clone", node, shape=shape)
-
-
-def _variance(root: bool) -> Any:
-    def rule(reader: _Reader, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Node | None:
-        correction = kwargs.get("correction", 1)
-        if correction is None:
-            correction = 1
-        if isinstance(correction, Varying | Attribute) or correction != int(correction):
-            return None
-        keep = kwargs.get("keepdim", _at(args, 2, False))
-        dims = _dims(args, 1)
-        moved = reader.point("sub", args[0], reader.reduce("sum", args[0], dims, divide=0))
-        square = reader.point("square", moved)
-        found = reader.reduce("sum", square, dims, keep=bool(keep), divide=int(correction))
-        return reader.point("sqrt", found) if root else found
-
-    return rule
-
-
-def _vector_norm(reader: _Reader, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Node | None:
-    order = _at(args, 1, 2)
-    if isinstance(order, Attribute):
-        order = order.value
-    x, dims, keep = args[0], _dims(args, 2), bool(_at(args, 3, False))
-    if order in (2, None):
-        return reader.point("sqrt", reader.reduce("sum", reader.point("square", x), dims, keep=keep))
-    if order in (1, float("inf")):
-        return reader.reduce("sum" if order == 1 else "max", reader.point("abs", x), dims, keep=keep)
-    return None
-
-
-def _layer_norm(reader: _Reader, args: tuple[Any, ...], number: int) -> Node | None:
-    x, shape, weight, bias, eps = args
-    if x.dtype != "float32":
-        return None
-    dims = tuple(range(len(x.shape) - len(shape), len(x.shape)))
-    return _normed(reader, x, dims, weight, bias, eps)
-
-
-def _normed(reader: _Reader, x: Node, dims: Sequence[int], weight: Any, bias: Any, eps: Any) -> Node:
-    moved = reader.point("sub", x, reader.reduce("sum", x, dims, divide=0))
-    spread = reader.reduce("sum", reader.point("square", moved), dims, divide=0)
-    result = reader.point("mul", moved, reader.point("rsqrt", reader.point("add", spread, eps)))
-    if weight is not None:
-        result = reader.point("mul", result, weight)
-    return result if bias is None else reader.point("add", result, bias)
-
-
-def _batch_norm(reader: _Reader, args: tuple[Any, ...], number: int) -> Node | None:
-    """With running statistics."""
-    x, weight, bias, mean, variance = args[:5]
-    eps = args[-1]
-    if args[5] is True or mean is None or variance is None or x.dtype != "float32":
-        return None
-
-    def channel(node: Node) -> Node:
-        return reader.leaf_as(node, x.shape, 1)
-
-    scale = reader.point("rsqrt", reader.point("add", channel(variance), eps))
-    if weight is not None:
-        scale = reader.point("mul", scale, channel(weight))
-    result = reader.point("mul", reader.point("sub", x, channel(mean)), scale)
-    return result if bias is None else reader.point("add", result, channel(bias))
-
-
-def _first_max(op: str) -> Any:
-    def rule(reader: _Reader, args: tuple[Any, ...], number: int) -> Node | None:
-        if len(args) < 2 or args[0].dtype != "float32":
-            return None
-        return reader.reduce(op, args[0], _dims(args, 1), keep=bool(_at(args, 2, False)))
-
-    return rule
-
-
-_APART: dict[str, Any] = {
-    "sum": _reduction("sum"),
-    "mean": _reduction("sum", 0),
-    "amax": _reduction("max"),
-    "amin": _reduction("min"),
-    "_softmax": _softmax,
-    "_log_softmax": _log_softmax,
-    "logsumexp": _logsumexp,
-    "var": _variance(root=False),
-    "std": _variance(root=True),
-    "linalg_vector_norm": _vector_norm,
-    "norm": _vector_norm,
-}
-_FIRST_ONLY: dict[str, Any] = {
-    "native_layer_norm": _layer_norm,
-    "_native_batch_norm_legit_no_training": lambda reader, args, number: _batch_norm(
-        reader, (*args[:5], False, *args[5:]), number
-    ),
-    "native_batch_norm": _batch_norm,
-    "max": _first_max("max"),
-    "min": _first_max("min"),
-}
-"""Operations of several results, of which only the first is used."""

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from search.program import LEAF, LIBRARY, POINT, REDUCE, VIEW, Node, Program, Size, node_args
+from search.nodes import LEAF, LIBRARY, POINT, REDUCE, VIEW, Node, Program, Size, node_args
 
 FULL, REDUCED, INLINE = "full", "reduced", "inline"
 _DTYPES = ("float32", "bool")

@@ -19,10 +19,12 @@ from search.emit import Emitter
 from search.errors import SearchError
 from search.fast_math import FAST, definitions, with_fast_math
 from search.fingerprint import fingerprint
-from search.loops import BLOCK, CannotRenderError, Function, Schedule, functions_of, render
+from search.loops import BLOCK, Function, functions_of, render
 from search.model_text import forward_arguments, model_text
-from search.program import LEAF, VIEW, NoProgramError, Program, read_program
+from search.nodes import LEAF, VIEW, NoProgramError, Program
+from search.program import read_program
 from search.regions import Region, Step, partition
+from search.schedule import CannotRenderError, Schedule
 from search.sweep import suggest
 from tasks.types import Task
 

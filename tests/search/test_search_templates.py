@@ -18,7 +18,7 @@ from judge.task_trace import Attribute, Trace, read_trace, trace_task
 from judge.types import Status, Verdict
 from search.errors import SearchError
 from search.fast_math import FAST, definitions
-from search.loops import Schedule
+from search.schedule import Schedule
 from search.templates import Templates, make_templates
 from tasks.errors import TaskError
 from tasks.loader import parse_task, variant_source
