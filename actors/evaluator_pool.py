@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 
+from actors.elastic import Bounds
 from actors.evaluator import EvaluatorActor
 from actors.ledger import Outcome, Work
 from actors.member import Member
@@ -56,7 +57,8 @@ class EvaluatorPool:
         self._say = on_event or (lambda line: None)
         role = Role(name="evaluator", actor_class=self.actor_class, start={"settings": judge})
         # Retries are counted here, losses and judge_errors together.
-        self._pool = Pool(role, settings.actors, timeouts, max_retries=0, on_event=on_event)
+        bounds = Bounds(least=settings.actors, most=max(settings.actors, settings.max_actors))
+        self._pool = Pool(role, settings.actors, timeouts, max_retries=0, bounds=bounds, on_event=on_event)
 
     def judge(self, jobs: Iterable[JudgeJob]) -> Iterator[JudgeResult]:
         """Results as they complete, one for each job. Jobs are drawn as judges become free.
@@ -71,7 +73,7 @@ class EvaluatorPool:
         drawn_all = False
         try:
             while True:
-                while not drawn_all and len(unfinished) <= self._settings.actors:
+                while not drawn_all and len(unfinished) <= self._draws:
                     job = next(source, None)
                     if job is None:
                         drawn_all = True
@@ -95,6 +97,16 @@ class EvaluatorPool:
     def wait_ready(self) -> None:
         """Until all judges are ready. Raises as ``judge``."""
         self._pool.wait_ready()
+
+    def resize(self, actors: int) -> None:
+        """From now on so many judges; those that are too many finish what they have."""
+        self._pool.resize(actors)
+
+    @property
+    def _draws(self) -> int:
+        """Jobs to hold: one for each judge, and where the pool may grow enough to show that it should."""
+        size = self._pool.size
+        return size if size >= self._settings.max_actors else min(2 * size, self._settings.max_actors)
 
     @property
     def pids(self) -> list[int]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from actors.death import kill, wait_gone
-from actors.errors import ActorError
+from actors.errors import ActorError, LearnerLostError
 from actors.learner import LearnerActor
 from actors.member import Birth
 from actors.settings import Timeouts
@@ -18,16 +18,19 @@ from learner.types import Sample, StepResult, WeightsVersion
 
 
 class LearnerClient:
-    """One learner actor. Its death is not mended here: what it knew is in the last checkpoint, from which the run
-    continues when it is started again.
+    """One learner actor. What it knew when it died is in the last checkpoint: the caller starts it again (``restart``)
+    and loads that.
 
     learner = LearnerClient(model_dir, settings, timeouts, temperature=0.9, work_dir=folder, seed=0)
     result = learner.step(samples)
     version = learner.publish(folder / "weights")
 
-    Every method raises LearnerError as the engine does, and ActorError when the learner died, passed its deadline, or
-    failed in another way.
+    Every method raises LearnerError as the engine does, LearnerLostError when the learner died or passed its deadline,
+    and ActorError when it failed in another way.
     """
+
+    actor_class: Any = LearnerActor
+    """What the actor is: something with the engine's methods."""
 
     def __init__(
         self,
@@ -40,21 +43,29 @@ class LearnerClient:
         seed: int,
     ) -> None:
         """Begins to start the actor; the first use waits for it. Arguments as of ``learner.engine.Engine``."""
+        self._timeouts = timeouts
+        self._arguments = {
+            "model_dir": str(model_dir),
+            "settings": settings,
+            "temperature": temperature,
+            "work_dir": str(work_dir),
+            "seed": seed,
+        }
+        self._begin()
+
+    def _begin(self) -> None:
         import ray
 
-        self._timeouts = timeouts
         self._birth: Birth | None = None
         self._busy = False
         self.policy_version = 0
-        self._actor: Any = ray.remote(LearnerActor).options(num_cpus=0.5, max_restarts=0).remote(0)
-        self._starting: Any = self._actor.apply.remote(
-            LearnerActor.start,
-            model_dir=str(model_dir),
-            settings=settings,
-            temperature=temperature,
-            work_dir=str(work_dir),
-            seed=seed,
-        )
+        self._actor: Any = ray.remote(self.actor_class).options(num_cpus=0.5, max_restarts=0).remote(0)
+        self._starting: Any = self._actor.apply.remote(self.actor_class.start, **self._arguments)
+
+    def restart(self) -> None:
+        """Ends what is left of the actor and begins to start another, which knows nothing until ``load``."""
+        self.close()
+        self._begin()
 
     def wait_ready(self) -> None:
         """Until the engine is ready."""
@@ -118,8 +129,8 @@ class LearnerClient:
     def _call(self, method: str, timeout: float, **kwargs: Any) -> Any:
         self.wait_ready()
         if self._actor is None:
-            raise ActorError("the learner is closed")
-        return self._get(self._actor.apply.remote(getattr(LearnerActor, method), **kwargs), method, timeout)
+            raise LearnerLostError("the learner is closed")
+        return self._get(self._actor.apply.remote(getattr(self.actor_class, method), **kwargs), method, timeout)
 
     def _get(self, reference: Any, method: str, timeout: float) -> Any:
         import ray
@@ -131,9 +142,9 @@ class LearnerClient:
         except ray.exceptions.GetTimeoutError:
             self.close()
             hint = f"; free: {_free()}" if method == "start" else ""
-            raise ActorError(f"the learner gave no answer to {method} within {timeout:g} s{hint}") from None
+            raise LearnerLostError(f"the learner gave no answer to {method} within {timeout:g} s{hint}") from None
         except ray.exceptions.RayError as error:
-            raise ActorError(
+            raise LearnerLostError(
                 f"the learner died during {method} at version {self.policy_version} ({type(error).__name__}): start "
                 "again, the run continues from its last checkpoint"
             ) from None

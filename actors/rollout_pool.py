@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from actors.elastic import Bounds
 from actors.errors import ActorError
 from actors.ledger import Work
 from actors.pool import Pool
@@ -54,7 +55,14 @@ class RolloutPool:
             num_gpus=settings.gpus,
             env=engine_env(settings),
         )
-        self._pool = Pool(role, settings.actors, timeouts, max_retries=settings.max_retries, on_event=on_event)
+        self._pool = Pool(
+            role,
+            settings.actors,
+            timeouts,
+            max_retries=settings.max_retries,
+            bounds=Bounds(least=settings.actors, most=max(settings.actors, settings.max_actors)),
+            on_event=on_event,
+        )
         self._calls = itertools.count()
         self.policy_version = 0
 
@@ -121,6 +129,10 @@ class RolloutPool:
         """Until all engines are ready. Raises as ``generate``."""
         self._pool.wait_ready()
 
+    def resize(self, actors: int) -> None:
+        """From now on so many engines; those that are too many finish what they have."""
+        self._pool.resize(actors)
+
     @property
     def pids(self) -> list[int]:
         """Processes of the engines that are ready."""
@@ -143,8 +155,10 @@ class RolloutPool:
         return AutoTokenizer.from_pretrained(self._model_dir)
 
     def _shares(self, prompts: Sequence[Prompt]) -> list[list[Prompt]]:
-        # One call an engine: a large batch is what makes an engine fast.
-        shares = [list(prompts[start :: self._settings.actors]) for start in range(self._settings.actors)]
+        # One call an engine: a large batch is what makes an engine fast. For those that may yet come, one too: what
+        # waits is what makes a pool grow, and a prompt's answers do not depend on what it is batched with.
+        count = max(self._pool.size, self._settings.max_actors)
+        shares = [list(prompts[start::count]) for start in range(count)]
         return [share for share in shares if share]
 
 

@@ -62,3 +62,13 @@ class Seat:
     """In a row; members that started but could not take the state count too."""
     retry_at: float = 0.0
     last_failure: str = ""
+    wanted: bool = True
+    """False: its member finishes what it has and goes."""
+    guest: bool = False
+    """Nobody waits for its member to start: the pool works without it."""
+    since: float = 0.0
+    """When its member last had work, or began to start; by time.monotonic()."""
+    arrival: Any = None
+    """Reference to the answer that a member gives as soon as it has a process, long before it has started."""
+    placed: bool = False
+    """It has a process."""

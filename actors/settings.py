@@ -10,6 +10,8 @@ class RolloutSettings(BaseModel):
 
     actors: int = Field(1, ge=1)
     """vLLM engines, one Ray actor each."""
+    max_actors: int = Field(0, ge=0)
+    """More engines are started, up to so many, while prompts wait and the cluster has room; 0: never more."""
     group_size: int = Field(4, ge=1)
     """Completions sampled from each prompt."""
     max_tokens: int = Field(512, ge=1)
@@ -40,6 +42,8 @@ class EvaluatorSettings(BaseModel):
 
     actors: int = Field(2, ge=1)
     """Judges side by side; their timing takes turns on one machine."""
+    max_actors: int = Field(0, ge=0)
+    """More judges are started, up to so many, while candidates wait and the cluster has room; 0: never more."""
     max_retries: int = Field(2, ge=0)
     """How often a candidate is judged again after a judge_error or a lost actor."""
 

@@ -43,6 +43,8 @@ class RunSettings(BaseModel):
     learner works, step k always with the weights after update k - 1 - n, so that a run can be repeated."""
     record_rollouts: bool = True
     """Keep every answer with its logprobs and verdict in rollouts.jsonl (about 20 kB an answer of 700 tokens)."""
+    learner_restarts: int = Field(3, ge=0)
+    """How often in a row, without an update between, a lost learner is started again from the last checkpoint."""
     min_free_disk_gb: float = Field(3.0, ge=0)
     """Refuse to start with less on the run's disk."""
 

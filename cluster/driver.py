@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -122,7 +123,7 @@ def _run_stages(
     recording: Recording | None,
     opener: Opener | None,
 ) -> None:
-    from cluster.progress import restore
+    from cluster.comeback import keep_learning
     from cluster.report import summary_table, write_report
     from cluster.tracking import Tracker
     from learner.rewards import RunningReward
@@ -160,11 +161,7 @@ def _run_stages(
                 warnings=warnings,
                 recorder=recorder,
             )
-            restore(run)
-            if recording is not None and mode.kind == "learn-only":
-                _learn(run, recording)
-            else:
-                _loop(run, mode)
+            keep_learning(run, partial(_work, mode=mode, recording=recording))
             run.state = run.state.model_copy(update={"finished": True})
             folder.write_state(run.state)
         outcome = 0
@@ -177,6 +174,17 @@ def _run_stages(
         report = write_report(folder.path)
         say(summary_table(folder.path))
         say(f"report: {report}")
+
+
+def _work(run: Run, *, mode: Mode, recording: Recording | None) -> None:
+    """From where the manifest says to the end."""
+    from cluster.progress import restore
+
+    restore(run)
+    if recording is not None and mode.kind == "learn-only":
+        _learn(run, recording)
+    else:
+        _loop(run, mode)
 
 
 def _loop(run: Run, mode: Mode) -> None:
