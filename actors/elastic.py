@@ -41,9 +41,8 @@ def free_places(role: Role) -> int:
     import ray
 
     free = ray.available_resources()
-    asked = {"CPU": role.num_cpus} | ({"GPU": role.num_gpus} if role.num_gpus else {})
     # Half a millionth: Ray counts in ten-thousandths, and 0.5 + 0.5 must be two halves.
-    return min((int(free.get(name, 0.0) / amount + 5e-7) for name, amount in asked.items() if amount), default=0)
+    return min((int(free.get(name, 0.0) / amount + 5e-7) for name, amount in role.asked.items() if amount), default=0)
 
 
 def growth(bounds: Bounds, seats: Sequence[Seat], waiting: int, places: int) -> int:

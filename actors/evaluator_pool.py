@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from actors.elastic import Bounds
 from actors.evaluator import EvaluatorActor
@@ -49,16 +50,21 @@ class EvaluatorPool:
         settings: EvaluatorSettings,
         timeouts: Timeouts,
         *,
+        role: Mapping[str, Any] | None = None,
         on_event: Callable[[str], None] | None = None,
     ) -> None:
-        """Begins to start the actors; the first use waits for them."""
+        """Begins to start the actors; the first use waits for them.
+
+        Args:
+            role: fields of Role that this run sets: places, resources.
+        """
         self._settings = settings
         self._timeouts = timeouts
         self._say = on_event or (lambda line: None)
-        role = Role(name="evaluator", actor_class=self.actor_class, start={"settings": judge})
+        settled = Role(name="evaluator", actor_class=self.actor_class, start={"settings": judge}, **(role or {}))
         # Retries are counted here, losses and judge_errors together.
         bounds = Bounds(least=settings.actors, most=max(settings.actors, settings.max_actors))
-        self._pool = Pool(role, settings.actors, timeouts, max_retries=0, bounds=bounds, on_event=on_event)
+        self._pool = Pool(settled, settings.actors, timeouts, max_retries=0, bounds=bounds, on_event=on_event)
 
     def judge(self, jobs: Iterable[JudgeJob]) -> Iterator[JudgeResult]:
         """Results as they complete, one for each job. Jobs are drawn as judges become free.

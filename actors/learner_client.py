@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +11,15 @@ from actors.death import kill, wait_gone
 from actors.errors import ActorError, LearnerLostError
 from actors.learner import LearnerActor
 from actors.member import Birth
+from actors.placement import Reservation
 from actors.settings import Timeouts
 from actors.types import Failure
 from learner.settings import LearnerSettings
 from learner.types import Sample, StepResult, WeightsVersion
+
+LEARNER = "learner"
+"""Its role's name."""
+LEARNER_CPUS = 0.5
 
 
 class LearnerClient:
@@ -41,8 +46,15 @@ class LearnerClient:
         temperature: float,
         work_dir: Path,
         seed: int,
+        places: Reservation | None = None,
+        resources: Mapping[str, float] | None = None,
     ) -> None:
-        """Begins to start the actor; the first use waits for it. Arguments as of ``learner.engine.Engine``."""
+        """Begins to start the actor; the first use waits for it. Arguments as of ``learner.engine.Engine``.
+
+        Args:
+            places: where it may have a reserved place.
+            resources: of Ray's custom kind.
+        """
         self._timeouts = timeouts
         self._arguments = {
             "model_dir": str(model_dir),
@@ -50,6 +62,12 @@ class LearnerClient:
             "temperature": temperature,
             "work_dir": str(work_dir),
             "seed": seed,
+        }
+        self._options = {
+            "num_cpus": LEARNER_CPUS,
+            "resources": dict(resources or {}),
+            "scheduling_strategy": (places or Reservation()).strategy(LEARNER, 0),
+            "max_restarts": 0,
         }
         self._begin()
 
@@ -59,7 +77,7 @@ class LearnerClient:
         self._birth: Birth | None = None
         self._busy = False
         self.policy_version = 0
-        self._actor: Any = ray.remote(self.actor_class).options(num_cpus=0.5, max_restarts=0).remote(0)
+        self._actor: Any = ray.remote(self.actor_class).options(**self._options).remote(0)
         self._starting: Any = self._actor.apply.remote(self.actor_class.start, **self._arguments)
 
     def restart(self) -> None:

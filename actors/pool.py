@@ -429,7 +429,13 @@ class Pool:
         role = self.role
         seat.incarnation, self._incarnations = self._incarnations, self._incarnations + 1
         seat.fillings += 1
-        options: dict[str, Any] = {"num_cpus": role.num_cpus, "num_gpus": role.num_gpus, "max_restarts": 0}
+        options: dict[str, Any] = {
+            "num_cpus": role.num_cpus,
+            "num_gpus": role.num_gpus,
+            "resources": role.resources,
+            "scheduling_strategy": role.places.strategy(role.name, seat.index),
+            "max_restarts": 0,
+        }
         if role.env:
             options["runtime_env"] = {"env_vars": role.env}
         seat.handle = ray.remote(role.actor_class).options(**options).remote(seat.incarnation)

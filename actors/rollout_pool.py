@@ -11,6 +11,7 @@ from typing import Any
 from actors.elastic import Bounds
 from actors.errors import ActorError
 from actors.ledger import Work
+from actors.member import Member
 from actors.pool import Pool
 from actors.rollout import REFUSED, RolloutActor, engine_env
 from actors.seats import Role, State
@@ -28,6 +29,9 @@ class RolloutPool:
     pool.load_weights(learner.publish(folder))
     """
 
+    actor_class: type[Member] = RolloutActor
+    """What the members are: something with ``generate``, ``load_weights`` and ``probe``."""
+
     def __init__(
         self,
         model_dir: Path,
@@ -35,6 +39,7 @@ class RolloutPool:
         timeouts: Timeouts,
         *,
         seed: int,
+        role: Mapping[str, Any] | None = None,
         on_event: Callable[[str], None] | None = None,
     ) -> None:
         """Begins to start the engines; the first use waits for them.
@@ -42,21 +47,23 @@ class RolloutPool:
         Args:
             model_dir: what ``prepare_model`` returned.
             seed: of the run; a prompt's completions follow from (seed, prompt_id) and the weights.
+            role: fields of Role that this run sets: places, resources.
             on_event: is given one line for each lost engine and each refused prompt.
         """
         self._model_dir = Path(model_dir)
         self._settings = settings
         self._timeouts = timeouts
         self._say = on_event or (lambda line: None)
-        role = Role(
+        settled = Role(
             name="rollout engine",
-            actor_class=RolloutActor,
+            actor_class=self.actor_class,
             start={"model_dir": str(model_dir), "settings": settings, "seed": seed},
             num_gpus=settings.gpus,
             env=engine_env(settings),
+            **(role or {}),
         )
         self._pool = Pool(
-            role,
+            settled,
             settings.actors,
             timeouts,
             max_retries=settings.max_retries,

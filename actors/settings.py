@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import BaseModel, ConfigDict, Field
 
 
@@ -48,12 +50,28 @@ class EvaluatorSettings(BaseModel):
     """How often a candidate is judged again after a judge_error or a lost actor."""
 
 
+class PlacementSettings(BaseModel):
+    """Where the members of a run sit on a cluster."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    mode: Literal["free", "roles", "colocated"] = "free"
+    """roles: a Ray placement group for each of rollout, judges and learner, before any of them starts. colocated: one
+    group on one node. free: nothing is reserved. Members above `actors` come where there is room."""
+    rollout_resources: dict[str, float] = Field(default_factory=dict)
+    """Custom Ray resources that one engine takes, such as {"h200_node": 0.01} to keep it on a kind of node."""
+    evaluator_resources: dict[str, float] = Field(default_factory=dict)
+    learner_resources: dict[str, float] = Field(default_factory=dict)
+
+
 class Timeouts(BaseModel):
     """Every wait of the product, in seconds."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     actor_start: float = Field(300, gt=0)
+    placement: float = Field(120, gt=0)
+    """Until all reserved places must be had; an autoscaler may have to start machines for them."""
     rollout: float = Field(900, gt=0)
     """One batch of prompts on one engine."""
     judge: float = Field(240, gt=0)

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from actors.settings import EvaluatorSettings, RolloutSettings, Timeouts
+from actors.settings import EvaluatorSettings, PlacementSettings, RolloutSettings, Timeouts
 from cluster.errors import ConfigError
 from cluster.stage_settings import SelfSupervisedSettings, SftSettings
 from judge.settings import JudgeSettings
@@ -90,6 +90,7 @@ class Config(BaseModel):
     learner: LearnerSettings = LearnerSettings()
     sft: SftSettings = SftSettings()
     self_supervised: SelfSupervisedSettings = SelfSupervisedSettings()
+    placement: PlacementSettings = PlacementSettings()
     timeouts: Timeouts = Timeouts()
     tracking: TrackingSettings = TrackingSettings()
     serving: ServingSettings = ServingSettings()
