@@ -72,6 +72,10 @@ class TrackingSettings(BaseModel):
     """auto: online with a WANDB_API_KEY, else offline."""
     project: str = "warpsmith"
     entity: str | None = None
+    artifacts: Literal["none", "data", "all"] = "data"
+    """What W&B is given at the end beside the table of kernels: data is rollouts.jsonl, all the newest weights too."""
+    tensorboard: bool = False
+    """Also write event files to <run>/tensorboard."""
 
 
 class Config(BaseModel):
