@@ -28,6 +28,7 @@ from typing import Any, Literal
 from actors.death import cause_of, kill, wait_gone
 from actors.elastic import Bounds, Sizing, leaving_order
 from actors.errors import ActorError
+from actors.gauges import PoolMetrics
 from actors.ledger import Call, Ledger, Outcome, Task, Work
 from actors.member import Birth
 from actors.seats import Role, Seat, State
@@ -86,6 +87,7 @@ class Pool:
         self._was_ready = False
         self._refusal: Exception | None = None
         self._closed = False
+        self._metrics = PoolMetrics(role.name)
         self._sizing = Sizing(bounds or Bounds(least=size, most=size))
         self._seats = [Seat(index=index) for index in range(size)]
         for seat in self._seats:
@@ -271,6 +273,9 @@ class Pool:
             elif seat.phase == "ready" and not self._is_current(seat) and not self._ledger.load(seat.incarnation):
                 self._bring_state(seat)
         self._hand_out()
+        if self._metrics.due():
+            waiting = len(self._ledger.queue)
+            self._metrics.show(members=self.live, wanted=self.size, busy=self._ledger.in_flight, waiting=waiting)
         if self._sizing.due():
             self._follow_cluster()
         self._drop_hopeless()
@@ -335,6 +340,7 @@ class Pool:
         kinds = {call.kind for call in calls}
         tasks = [call.task for call in calls if call.task is not None and self._ledger.is_open(call.task)]
         self._remove(seat, reason)
+        self._metrics.count("lost")
         # Calls are served in order: the oldest was with the actor, those behind it had not begun.
         requeued = sum(self._lose(task, reason, charged=number == 0) for number, task in reversed([*enumerate(tasks)]))
         seat.failed_starts = seat.failed_starts + 1 if kinds & {"start", "state"} else 0
@@ -416,10 +422,12 @@ class Pool:
                 self._finish(task, Failure(kind="Lost", message=message), None)
                 return False
         self._ledger.requeue(task)
+        self._metrics.count("requeued")
         return True
 
     def _finish(self, task: Task, value: Any, seat: int | None) -> None:
         if self._ledger.is_open(task) and self._ledger.finish(task):
+            self._metrics.count("results")
             attempts = task.attempts + (seat is not None)
             self._outcomes.append(Outcome(work=task.work, value=value, seat=seat, attempts=attempts))
 

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 from cluster.config import Config
 from cluster.errors import ConfigError
-from cluster.tracking_extras import Artifacts, TensorBoardMonitor, log_to_wandb
+from cluster.tracking_extras import Artifacts, RayMonitor, TensorBoardMonitor, log_to_wandb
 
 METRICS = "metrics.jsonl"
 WANDB_START_SECONDS = 30
@@ -149,7 +149,7 @@ class Tracker:
         wandb_id: the id under which W&B knows this run, kept in the run folder so that a resume goes on with it.
         Raises ConfigError when metrics.jsonl cannot be written.
         """
-        monitors: list[Monitor] = [FileMonitor(folder / METRICS)]
+        monitors: list[Monitor] = [FileMonitor(folder / METRICS), RayMonitor()]
         if config.tracking.tensorboard:
             monitors.append(TensorBoardMonitor(folder))
         return cls(*monitors, _wandb_monitor(config, folder, wandb_id, run_id, warn or _warn_on_stderr))

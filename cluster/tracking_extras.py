@@ -91,3 +91,33 @@ class TensorBoardMonitor:
 
     def close(self, *, exit_code: int) -> None:
         self._writer.close()
+
+
+class RayMonitor:
+    """The last step's numbers for Ray's dashboard and Grafana; nothing where no Ray is running."""
+
+    def __init__(self) -> None:
+        self._gauges: dict[str, Any] = {}
+
+    def log(self, line: Mapping[str, Any]) -> None:
+        import sys
+
+        ray = sys.modules.get("ray")
+        if ray is None or not ray.is_initialized():
+            return
+        if not self._gauges:
+            from ray.util.metrics import Gauge
+
+            from actors.gauges import TRAIN_GAUGES
+
+            keys = ("stage", "phase")
+            self._gauges = {name: Gauge(name, description=text, tag_keys=keys) for name, text in TRAIN_GAUGES.items()}
+        tags = {"stage": str(line.get("stage", "run")), "phase": ""}
+        for key, name in (("step", "step"), ("reward_mean", "reward"), ("policy_version", "policy_version")):
+            if isinstance(line.get(key), int | float):
+                self._gauges[f"warpsmith_train_{name}"].set(line[key], tags=tags)
+        for phase, seconds in dict(line.get("seconds", {})).items():
+            self._gauges["warpsmith_train_phase_seconds"].set(seconds, tags=tags | {"phase": phase})
+
+    def close(self, *, exit_code: int) -> None:
+        pass
