@@ -3,7 +3,7 @@ VENV ?= .venv
 export VENV
 ARGS ?=
 
-.PHONY: help setup setup-dev run test test-fast lint clean
+.PHONY: help setup setup-dev run test test-fast lint lock clean
 
 help:
 	@echo 'make run        contrastive RL on this machine, end to end, about 14 minutes; ends with a table and a report'
@@ -32,6 +32,9 @@ lint: setup-dev
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/ruff format --check .
 	@$(VENV)/bin/mypy
+
+lock:
+	@requirements/hash.sh
 
 clean:
 	rm -rf $(VENV) .cache runs .pytest_cache .mypy_cache .ruff_cache
