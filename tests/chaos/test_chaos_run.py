@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks" / "loop"))
 
-from chaos import WEIGHTS, chaos, differences, schedule
+from breaking import WEIGHTS, chaos, differences, schedule
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(280)]
 

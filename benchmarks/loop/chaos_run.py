@@ -1,6 +1,6 @@
 """The run that benchmarks/chaos.py breaks: the training driver on a Ray cluster, with recorded answers.
 
-    RAY_ADDRESS=... python benchmarks/chaos_run.py FOLDER RUN_ID [section.key=value ...]
+    RAY_ADDRESS=... python benchmarks/loop/chaos_run.py FOLDER RUN_ID [section.key=value ...]
 
 It is started again, by the same command, whenever it ends with another exit code than 0.
 """
@@ -14,8 +14,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).parent))
 
 import recorded
 
