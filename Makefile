@@ -3,13 +3,14 @@ VENV ?= .venv
 export VENV
 ARGS ?=
 
-.PHONY: help setup setup-dev run test test-fast lint lock clean
+.PHONY: help setup setup-dev run test test-fast lint docs audit lock clean
 
 help:
 	@echo 'make run        contrastive RL on this machine, end to end, about 14 minutes; ends with a table and a report'
 	@echo 'make test       every test that this machine can run'
 	@echo 'make test-fast  the tests that take seconds'
 	@echo 'make lint       ruff and mypy'
+	@echo 'make docs       the documentation site, strictly, into site-docs/'
 	@echo 'make setup      only the virtual environment, $(VENV)'
 
 setup:
@@ -32,6 +33,13 @@ lint: setup-dev
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/ruff format --check .
 	@$(VENV)/bin/mypy
+
+docs: setup-dev
+	@NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build -q
+	@echo 'site-docs/index.html'
+
+audit: setup-dev
+	@requirements/audit.sh
 
 lock:
 	@requirements/hash.sh

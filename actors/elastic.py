@@ -27,6 +27,8 @@ class Bounds:
     """A guest that had nothing to do for so long, while no work waited, is let go."""
     unplaced_seconds: float = 20.0
     """A guest that has found no room for so long is withdrawn; the next look tries again."""
+    asks: bool = False
+    """While work waits and there is no room, one guest waits for a place: what makes Ray's autoscaler start a node."""
 
     @property
     def elastic(self) -> bool:
@@ -54,6 +56,8 @@ def growth(bounds: Bounds, seats: Sequence[Seat], waiting: int, places: int) -> 
     """
     wanted = [seat for seat in seats if seat.wanted]
     starting = sum(seat.phase == "starting" for seat in wanted)
+    if bounds.asks and not starting:
+        places = max(1, places)
     return max(0, min(places - starting, bounds.most - len(wanted), waiting, max(1, len(wanted))))
 
 

@@ -51,19 +51,21 @@ class EvaluatorPool:
         timeouts: Timeouts,
         *,
         role: Mapping[str, Any] | None = None,
+        asks: bool = False,
         on_event: Callable[[str], None] | None = None,
     ) -> None:
         """Begins to start the actors; the first use waits for them.
 
         Args:
             role: fields of Role that this run sets: places, resources.
+            asks: as of Bounds.
         """
         self._settings = settings
         self._timeouts = timeouts
         self._say = on_event or (lambda line: None)
         settled = Role(name="evaluator", actor_class=self.actor_class, start={"settings": judge}, **(role or {}))
         # Retries are counted here, losses and judge_errors together.
-        bounds = Bounds(least=settings.actors, most=max(settings.actors, settings.max_actors))
+        bounds = Bounds(least=settings.actors, most=max(settings.actors, settings.max_actors), asks=asks)
         self._pool = Pool(settled, settings.actors, timeouts, max_retries=0, bounds=bounds, on_event=on_event)
 
     def judge(self, jobs: Iterable[JudgeJob]) -> Iterator[JudgeResult]:

@@ -40,6 +40,7 @@ class RolloutPool:
         *,
         seed: int,
         role: Mapping[str, Any] | None = None,
+        asks: bool = False,
         on_event: Callable[[str], None] | None = None,
     ) -> None:
         """Begins to start the engines; the first use waits for them.
@@ -48,6 +49,7 @@ class RolloutPool:
             model_dir: what ``prepare_model`` returned.
             seed: of the run; a prompt's completions follow from (seed, prompt_id) and the weights.
             role: fields of Role that this run sets: places, resources.
+            asks: as of Bounds.
             on_event: is given one line for each lost engine and each refused prompt.
         """
         self._model_dir = Path(model_dir)
@@ -67,7 +69,7 @@ class RolloutPool:
             settings.actors,
             timeouts,
             max_retries=settings.max_retries,
-            bounds=Bounds(least=settings.actors, most=max(settings.actors, settings.max_actors)),
+            bounds=Bounds(least=settings.actors, most=max(settings.actors, settings.max_actors), asks=asks),
             on_event=on_event,
         )
         self._calls = itertools.count()

@@ -58,6 +58,9 @@ class PlacementSettings(BaseModel):
     mode: Literal["free", "roles", "colocated"] = "free"
     """roles: a Ray placement group for each of rollout, judges and learner, before any of them starts. colocated: one
     group on one node. free: nothing is reserved. Members above `actors` come where there is room."""
+    autoscaler: bool = False
+    """Ray starts and ends nodes by itself: while work waits and there is no room for members below max_actors, one of
+    them waits for a place, which is what makes it start a node."""
     rollout_resources: dict[str, float] = Field(default_factory=dict)
     """Custom Ray resources that one engine takes, such as {"h200_node": 0.01} to keep it on a kind of node."""
     evaluator_resources: dict[str, float] = Field(default_factory=dict)

@@ -145,6 +145,7 @@ def open_session(
             config.evaluators,
             config.timeouts,
             role={"places": places, "resources": wanted.evaluator_resources},
+            asks=wanted.autoscaler,
             on_event=on_event,
         )
         stack.callback(evaluators.close)
@@ -154,6 +155,7 @@ def open_session(
             config.timeouts,
             seed=config.run.seed,
             role={"places": places, "resources": wanted.rollout_resources},
+            asks=wanted.autoscaler,
             on_event=on_event,
         )
         stack.callback(rollout.close)

@@ -35,6 +35,13 @@ def test_a_pool_grows_no_faster_than_work_room_and_its_bound_allow(
     assert growth(Bounds(least=1, most=8), seats(*phases), waiting, places) == added
 
 
+def test_one_member_waits_for_a_place_where_nodes_are_started_on_demand() -> None:
+    asking = Bounds(least=1, most=8, asks=True)
+    assert growth(asking, seats("ready", "ready"), waiting=5, places=0) == 1
+    assert growth(asking, seats("ready", "starting"), waiting=5, places=0) == 0
+    assert growth(asking, seats("ready"), waiting=0, places=0) == 0
+
+
 def test_those_go_first_who_cost_least() -> None:
     found = leaving_order(seats("ready", "ready", "starting", "empty"), busy={1})
     assert [seat.index for seat in found] == [3, 2, 0, 1]
