@@ -6,6 +6,7 @@ import ast
 import inspect
 import itertools
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,7 @@ def field_docs(model: Any) -> dict[str, str]:
     found = {}
     for owner in reversed(model.__mro__):
         try:
-            body = ast.parse(inspect.cleandoc(inspect.getsource(owner))).body[0].body  # type: ignore[attr-defined]
+            body = ast.parse(textwrap.dedent(inspect.getsource(owner))).body[0].body  # type: ignore[attr-defined]
         except (OSError, TypeError, SyntaxError, AttributeError):
             continue
         for field, text in itertools.pairwise(body):
