@@ -30,12 +30,20 @@ def main() -> int:
     parser.add_argument("--only", default="", help="kinds of faults, with commas between")
     parser.add_argument("--pause", type=float, nargs=2, default=(0.3, 1.5), help="seconds between faults")
     parser.add_argument("--keep", action="store_true", help="keep the folder")
+    parser.add_argument("--seconds", type=float, default=3600.0, help="nothing is broken after that")
     arguments = parser.parse_args()
     root = Path(tempfile.mkdtemp(prefix="chaos-", dir="/tmp"))
     faults = schedule(
         arguments.faults, random.Random(arguments.seed), tuple(kind for kind in arguments.only.split(",") if kind)
     )
-    report = chaos(root, faults, seed=arguments.seed, nodes=arguments.nodes, pause=tuple(arguments.pause))
+    report = chaos(
+        root,
+        faults,
+        seed=arguments.seed,
+        nodes=arguments.nodes,
+        pause=tuple(arguments.pause),
+        seconds=arguments.seconds,
+    )
     print(json.dumps(report, indent=1))
     if arguments.keep or report["wrong"]:
         print(f"kept: {root}")

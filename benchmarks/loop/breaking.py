@@ -231,13 +231,14 @@ def schedule(count: int, rng: random.Random, only: tuple[str, ...] = ()) -> list
     return deck[:count]
 
 
-def break_it(scene: Scene, faults: list[str], pause: tuple[float, float]) -> dict[str, list[float]]:
+def break_it(scene: Scene, faults: list[str], pause: tuple[float, float], end: float) -> dict[str, list[float]]:
     """Goes through the faults while the run is going; kind -> seconds until the run got further, for each fault.
 
-    Ends when the faults are used up and the run is finished, or when the run is finished before that.
+    Ends when the run is finished, with or without faults left; after ``end`` (time.monotonic()) nothing is broken any
+    more.
     """
     took: dict[str, list[float]] = {}
-    while faults and not scene.finished():
+    while faults and time.monotonic() < end and not scene.finished():
         time.sleep(scene.rng.uniform(*pause))
         if scene.finished():
             break
@@ -249,9 +250,10 @@ def break_it(scene: Scene, faults: list[str], pause: tuple[float, float]) -> dic
         while scene.progress() == before and not scene.finished() and time.monotonic() - began < 60:
             time.sleep(0.05)
         took.setdefault(kind, []).append(time.monotonic() - began)
-    end = time.monotonic() + 180
+        print(f"{sum(map(len, took.values()))} {kind}: {took[kind][-1]:.1f} s", file=sys.stderr, flush=True)
+    last = time.monotonic() + 180
     while not scene.finished():
-        if time.monotonic() > end:
+        if time.monotonic() > last:
             raise SystemExit(f"the run hangs: {scene.log.read_text()[-3000:]}")
         time.sleep(0.1)
     return took
@@ -286,12 +288,20 @@ def close_scene(scene: Scene) -> None:
         subprocess.run(["umount", "-l", str(scene.folder)], capture_output=True, check=False)
 
 
-def chaos(root: Path, faults: list[str], *, seed: int, nodes: int = 3, pause: tuple[float, float]) -> dict[str, Any]:
-    """A whole run, then broken ones until the faults are used up; the report that is printed."""
+def chaos(
+    root: Path,
+    faults: list[str],
+    *,
+    seed: int,
+    nodes: int = 3,
+    pause: tuple[float, float] = (0.3, 1.5),
+    seconds: float = 3600.0,
+) -> dict[str, Any]:
+    """A whole run, then broken ones until the faults or the seconds are used up; the report that is printed."""
     scene = open_scene(root, seed, nodes, small_disk="disk_full" in faults)
     if not scene.small_disk:
         faults = [kind for kind in faults if kind != "disk_full"]
-    wanted = len(faults)
+    faults = list(faults)
     took: dict[str, list[float]] = {}
     wrong: list[str] = []
     rounds, began = 0, time.monotonic()
@@ -301,17 +311,18 @@ def chaos(root: Path, faults: list[str], *, seed: int, nodes: int = 3, pause: tu
             time.sleep(0.1)
         whole, whole_seconds = result_of(scene.folder), time.monotonic() - began
         scene.ends.clear()
-        while faults:
+        while faults and time.monotonic() - began < seconds:
             rounds += 1
             shutil.rmtree(scene.folder / "chaos")
             scene.begin()
-            for kind, seconds in break_it(scene, faults, pause).items():
-                took.setdefault(kind, []).extend(seconds)
+            for kind, waits in break_it(scene, faults, pause, began + seconds).items():
+                took.setdefault(kind, []).extend(waits)
             wrong += [f"run {rounds}: {line}" for line in differences(whole, result_of(scene.folder))]
     finally:
         close_scene(scene)
     return {
-        "faults": wanted,
+        "faults": sum(map(len, took.values())),
+        "left": len(faults),
         "runs": rounds,
         "records_each": len(whole["records"]),
         "updates_each": len(whole["updates"]),

@@ -42,5 +42,6 @@ def test_after_faults_of_each_kind_the_run_has_the_same_records_batches_and_weig
     faults = [kind for kind in WEIGHTS if kind != "archive_slow"]
     report = chaos(tmp_path, faults, seed=1, nodes=2, pause=(0.2, 0.8))
     assert report["wrong"] == []
-    assert sum(kind["faults"] for kind in report["recovery"].values()) == report["faults"]
-    assert report["faults"] >= len(faults) - 1
+    # Without root there is no disk to fill.
+    assert set(report["recovery"]) >= set(faults) - {"disk_full"}
+    assert report["left"] == 0
