@@ -63,7 +63,13 @@ class EvaluatorPool:
         self._settings = settings
         self._timeouts = timeouts
         self._say = on_event or (lambda line: None)
-        settled = Role(name="evaluator", actor_class=self.actor_class, start={"settings": judge}, **(role or {}))
+        settled = Role(
+            name="evaluator",
+            actor_class=self.actor_class,
+            start={"settings": judge},
+            num_gpus=settings.gpus if judge.device == "cuda" else 0,
+            **(role or {}),
+        )
         # Retries are counted here, losses and judge_errors together.
         bounds = Bounds(least=settings.actors, most=max(settings.actors, settings.max_actors), asks=asks)
         self._pool = Pool(settled, settings.actors, timeouts, max_retries=0, bounds=bounds, on_event=on_event)

@@ -65,6 +65,7 @@ class LearnerClient:
         }
         self._options = {
             "num_cpus": LEARNER_CPUS,
+            "num_gpus": settings.gpus,
             "resources": dict(resources or {}),
             "scheduling_strategy": (places or Reservation()).strategy(LEARNER, 0),
             "max_restarts": 0,
@@ -96,9 +97,9 @@ class LearnerClient:
         self.policy_version = result.policy_version
         return result
 
-    def sft_step(self, samples: Sequence[Sample]) -> StepResult:
-        """One supervised update."""
-        result: StepResult = self._call("sft_step", self._timeouts.learn, samples=list(samples))
+    def sft_step(self, samples: Sequence[Sample], lr_scale: float = 1.0) -> StepResult:
+        """One supervised update at ``lr_scale`` times its learning rate."""
+        result: StepResult = self._call("sft_step", self._timeouts.learn, samples=list(samples), lr_scale=lr_scale)
         self.policy_version = result.policy_version
         return result
 

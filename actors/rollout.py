@@ -18,6 +18,7 @@ from actors.errors import ActorError
 from actors.member import Birth, FatalError, Member
 from actors.settings import RolloutSettings
 from actors.weights import model_shapes, read_weights
+from judge.lease import Lease
 from learner.types import WeightsVersion
 from search.types import Completion, Prompt
 
@@ -36,12 +37,14 @@ def engine_env(settings: RolloutSettings) -> dict[str, str]:
         "VLLM_DO_NOT_TRACK": "1",
         "TOKENIZERS_PARALLELISM": "false",
         "HF_HUB_OFFLINE": "1",
+        # The engine in the actor's own process: a second one would import vLLM again and double the start, and new
+        # weights would have to reach it by way of a file.
+        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
     }
     if settings.gpus:
-        return env
+        # FlashInfer's sampler is compiled on first use, by a compiler that the machine may lack.
+        return env | {"VLLM_USE_FLASHINFER_SAMPLER": "0"}
     return env | {
-        # The engine in the actor's own process: a second one would import vLLM again and double the start.
-        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
         # Unset, decoding is ten times slower.
         "OMP_NUM_THREADS": str(settings.threads),
         # Threads that wait by spinning take the cores from each other and from the judge: three times slower.
@@ -52,6 +55,26 @@ def engine_env(settings: RolloutSettings) -> dict[str, str]:
 def prompt_seed(seed: int, prompt_id: str) -> int:
     """A prompt's own seed (31 bits), so that its completions do not depend on what it is batched with."""
     return int.from_bytes(hashlib.sha256(f"{seed}\0{prompt_id}".encode()).digest()[:4], "big") >> 1
+
+
+def _on_cpu(settings: RolloutSettings) -> dict[str, Any]:
+    """Arguments of vLLM's LLM."""
+    return {
+        # Whole prompts only. When a prompt is cut in two, vLLM takes back the random number that its first half drew
+        # from the request's own generator, and torch's CPU generators have no offset to set back: it dies with "CPU
+        # Generator does not use offset" (0.32).
+        "enable_chunked_prefill": False,
+        "max_num_batched_tokens": max(settings.max_model_len, PREFILL_TOKENS),
+    }
+
+
+def _on_gpu(settings: RolloutSettings) -> dict[str, Any]:
+    """Arguments of vLLM's LLM. A small model's decoding step is a few hundred launches of microseconds each: recorded
+    as a CUDA graph it takes a fraction of the time, compiled or not."""
+    place: dict[str, Any] = {"gpu_memory_utilization": settings.gpu_memory_utilization}
+    if not settings.enforce_eager and not settings.compiled:
+        place["compilation_config"] = {"mode": 0, "cudagraph_mode": "FULL_DECODE_ONLY"}
+    return place
 
 
 class RolloutActor(Member):
@@ -74,33 +97,24 @@ class RolloutActor(Member):
             raise ActorError(
                 f"{model_dir} has no lm_head.weight of its own: give the folder that prepare_model returns"
             )
-        place: dict[str, Any] = (
-            {"gpu_memory_utilization": settings.gpu_memory_utilization}
-            if settings.gpus
-            else {
-                "distributed_executor_backend": "uni",
-                # An explicit size spares vLLM's check against the machine's free memory, and its warm-up.
-                "kv_cache_memory_bytes": math.ceil(settings.kv_cache_gb * 2**30),
-                # Whole prompts only. When a prompt is cut in two, vLLM takes back the random number that its first half
-                # drew from the request's own generator, and torch's CPU generators have no offset to set back: it dies
-                # with "CPU Generator does not use offset" (0.32).
-                "enable_chunked_prefill": False,
-                "max_num_batched_tokens": max(settings.max_model_len, PREFILL_TOKENS),
-            }
-        )
-        self._llm = LLM(
-            model=model_dir,
-            dtype=settings.dtype,
-            max_model_len=settings.max_model_len,
-            max_num_seqs=settings.max_num_seqs,
-            enforce_eager=settings.enforce_eager,
-            enable_prefix_caching=True,
-            # Of the distribution that was sampled from: after temperature and top_p.
-            logprobs_mode="processed_logprobs",
-            seed=prompt_seed(seed, "engine"),
-            disable_log_stats=True,
-            **place,
-        )
+        self._turn = Lease(enabled=settings.gpus > 0)  # no judge of this machine times while the GPU samples
+        with self._turn.shared():
+            self._llm = LLM(
+                model=model_dir,
+                dtype=settings.dtype,
+                max_model_len=settings.max_model_len,
+                max_num_seqs=settings.max_num_seqs,
+                enforce_eager=settings.enforce_eager,
+                enable_prefix_caching=True,
+                # Of the distribution that was sampled from: after temperature and top_p.
+                logprobs_mode="processed_logprobs",
+                seed=prompt_seed(seed, "engine"),
+                disable_log_stats=True,
+                distributed_executor_backend="uni",
+                # An explicit size spares vLLM's measurement, which another role's memory would falsify.
+                kv_cache_memory_bytes=math.ceil(settings.kv_cache_gb * 2**30),
+                **(_on_gpu(settings) if settings.gpus else _on_cpu(settings)),
+            )
         self._tokenizer = self._llm.get_tokenizer()
         return self.birth()
 
@@ -117,11 +131,12 @@ class RolloutActor(Member):
         encoded = [self._encode(prompt) for prompt in prompts]
         room = self._settings.max_model_len - self._settings.max_tokens
         sent = [i for i, ids in enumerate(encoded) if len(ids) <= room]
-        outputs = self._llm.generate(
-            [{"prompt_token_ids": encoded[i]} for i in sent],
-            [self._sampling(prompts[i]) for i in sent],
-            use_tqdm=False,
-        )
+        with self._turn.shared():
+            outputs = self._llm.generate(
+                [{"prompt_token_ids": encoded[i]} for i in sent],
+                [self._sampling(prompts[i]) for i in sent],
+                use_tqdm=False,
+            )
         answers = dict(zip(sent, outputs, strict=True))
         completions: list[Completion] = []
         for i, prompt in enumerate(prompts):
@@ -141,14 +156,11 @@ class RolloutActor(Member):
         self._check_usable()
         tensors = read_weights(version, self._shapes)
         try:
-            if self._settings.gpus:
-                # The engine is a process of its own there: it reads the file, whose folder no other version had.
-                self._llm.collective_rpc("reload_weights", kwargs={"weights_path": version.path})
-            else:
+            with self._turn.shared():
                 self._llm.collective_rpc("reload_weights", kwargs={"weights_iterator": list(tensors.items())})
-            # A reload leaves the prefix cache: keys and values of the old weights.
-            if self._llm.reset_prefix_cache() is not True:
-                raise RuntimeError("the prefix cache could not be reset")
+                # A reload leaves the prefix cache: keys and values of the old weights.
+                if self._llm.reset_prefix_cache() is not True:
+                    raise RuntimeError("the prefix cache could not be reset")
         except Exception as error:
             self._llm = None
             text = f"weights version {version.policy_version} could not be put into the engine: {error}"
@@ -162,7 +174,8 @@ class RolloutActor(Member):
 
         self._check_usable()
         params = SamplingParams(max_tokens=1, temperature=1.0, prompt_logprobs=0, skip_reading_prefix_cache=True)
-        (output,) = self._llm.generate([{"prompt_token_ids": list(token_ids)}], params, use_tqdm=False)
+        with self._turn.shared():
+            (output,) = self._llm.generate([{"prompt_token_ids": list(token_ids)}], params, use_tqdm=False)
         entries = output.prompt_logprobs
         return tuple(float(entries[i][token_ids[i]].logprob) for i in range(1, len(token_ids)))
 
@@ -195,6 +208,7 @@ class RolloutActor(Member):
             temperature=self._settings.temperature,
             top_p=self._settings.top_p,
             logprobs=0,  # the sampled token's own only
+            detokenize=False,  # piece by piece, by vLLM, it takes longer than a small model's forward pass
             seed=prompt_seed(self._seed, prompt.prompt_id),
         )
 
@@ -203,7 +217,7 @@ class RolloutActor(Member):
             Completion(
                 prompt_id=prompt.prompt_id,
                 index=answer.index,
-                text=answer.text,
+                text=self._tokenizer.decode(answer.token_ids, skip_special_tokens=True),
                 prompt_token_ids=prompt_ids,
                 token_ids=tuple(answer.token_ids),
                 logprobs=tuple(

@@ -25,11 +25,16 @@ class RolloutSettings(BaseModel):
     max_num_seqs: int = Field(32, ge=1)
     dtype: str = "bfloat16"
     kv_cache_gb: float = Field(1.0, gt=0)
-    """Key-value cache on a CPU."""
+    """Key-value cache. Its size is given and not measured, so that roles which start side by side on one GPU do not
+    take each other's memory for their own."""
     gpu_memory_utilization: float = Field(0.3, gt=0, le=1)
+    """vLLM refuses to start on a GPU of which less than this share is free."""
     enforce_eager: bool = True
+    """On a GPU, False records the decoding steps as CUDA graphs (some seconds at the start)."""
+    compiled: bool = False
+    """With enforce_eager = False, torch.compile as well: a minute more at the start, for runs that last."""
     gpus: float = Field(0, ge=0)
-    """GPUs of one engine; 0 runs it on a CPU."""
+    """GPUs of one engine; 0 runs it on a CPU. Roles that share a GPU ask for parts of it."""
     threads: int = Field(1, ge=1)
     """OpenMP threads of one engine on a CPU."""
     max_probe_difference: float = Field(0.15, gt=0)
@@ -46,6 +51,8 @@ class EvaluatorSettings(BaseModel):
     """Judges side by side; their timing takes turns on one machine."""
     max_actors: int = Field(0, ge=0)
     """More judges are started, up to so many, while candidates wait and the cluster has room; 0: never more."""
+    gpus: float = Field(0.02, gt=0)
+    """What each asks of a GPU when judge.device is cuda; a lease gives it the whole of it while it times."""
     max_retries: int = Field(2, ge=0)
     """How often a candidate is judged again after a judge_error or a lost actor."""
 

@@ -1,6 +1,7 @@
 """A/A: how often does the judge call a kernel faster than itself, and how far from 1 does it measure it?
 
     .venv/bin/python benchmarks/judge_aa.py --rounds 40 squared_relu swiglu
+    .venv/bin/python benchmarks/judge_aa.py --device cuda --rounds 200 --seconds 120 squared_relu softmax
 
 The candidate is the task's own Model under the name ModelNew, so its true speedup is exactly 1. Prints, per task, the
 geometric mean of the measured speedups with its standard error, the median half-width of the 99% interval, the share of
@@ -15,6 +16,8 @@ from __future__ import annotations
 import argparse
 import math
 import re
+import time
+from collections.abc import Iterator
 
 import numpy as np
 from scipy import stats
@@ -34,14 +37,16 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--pairs", type=int, default=JudgeSettings().pairs)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--seconds", type=float, default=1e9, help="for each task: fewer rounds when they are over")
+    parser.add_argument("--compile", action=argparse.BooleanOptionalAction, default=True, help="GPU: torch.compile too")
     arguments = parser.parse_args()
-    settings = JudgeSettings(pairs=arguments.pairs, device=arguments.device)
+    settings = JudgeSettings(pairs=arguments.pairs, device=arguments.device, cuda_compile_baseline=arguments.compile)
     print(f"{'task':20} {'rounds':>6} {'mean':>7} {'s.e.':>6} {'half':>6} {'cover':>6} {'false wins':>10}")
     with Judge(settings) as judge:
         for name in arguments.tasks:
             task = load_task(name)
             twin = Candidate(code=task.source.replace("class Model(", "class ModelNew("))
-            verdicts = [judge.judge(task, twin) for _ in range(arguments.rounds)]
+            verdicts = [judge.judge(task, twin) for _ in _rounds(arguments.rounds, arguments.seconds)]
             assert all(verdict.is_correct for verdict in verdicts), [v.message for v in verdicts if not v.is_correct]
             logs = np.log([verdict.speedup or math.nan for verdict in verdicts])
             lows = np.array([verdict.speedup_low or 0.0 for verdict in verdicts])
@@ -53,6 +58,15 @@ def main() -> None:
                 flush=True,
             )
             _print_power(verdicts, settings, math.exp(logs.mean()))
+
+
+def _rounds(most: int, seconds: float) -> Iterator[int]:
+    """0, 1, ... until there were ``most`` or the seconds are over; at least two."""
+    end = time.monotonic() + seconds
+    for number in range(most):
+        if number >= 2 and time.monotonic() > end:
+            return
+        yield number
 
 
 def _print_power(verdicts: list[Verdict], settings: JudgeSettings, offset: float) -> None:

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import typer
 from typer.exceptions import TyperException
 
-from cluster import commands_audit, commands_cluster, commands_data, commands_judge, commands_serving
+from cluster import commands_audit, commands_cluster, commands_data, commands_judge, commands_serving, commands_tasks
 from warpsmith import WarpsmithError, __version__
 
 USAGE_ERROR, INTERRUPTED = 2, 130
@@ -48,6 +48,7 @@ def _root(
 
 commands_cluster.register_training(app)
 commands_judge.register(app)
+commands_tasks.register(commands_judge.tasks_app)
 commands_audit.register(app)
 commands_data.register(app)
 commands_cluster.register(app)

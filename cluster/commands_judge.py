@@ -21,7 +21,7 @@ TaskArgument = Annotated[
     str, typer.Argument(metavar="TASK", help="A suite name, a task file, or a folder with task.py.")
 ]
 
-tasks_app = typer.Typer(help="The tasks: list, show, check.")
+tasks_app = typer.Typer(help="The tasks: list, show, check, generate, corpus.")
 
 
 def register(app: typer.Typer) -> None:
@@ -112,19 +112,21 @@ def optimize(
 
 
 @tasks_app.command("list")
-def tasks_list() -> None:
-    """The bundled tasks."""
+def tasks_list(
+    source: Annotated[str, typer.Argument(metavar="[SOURCE]", help="A folder, a task package, ...")] = "suite",
+) -> None:
+    """The bundled tasks, or those of a folder (KernelBench's, robust-kbench's, your own) or an installed package."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
 
     from tasks.experts import expert_kernels
-    from tasks.loader import suite_tasks
+    from tasks.sources import load_tasks
 
     table = Table(box=box.SIMPLE_HEAD)
     for column in ("task", "level", "variants", "expert kernels"):
         table.add_column(column)
-    for task in suite_tasks():
+    for task in load_tasks(source):
         variants = ", ".join(v.name + (" (held out)" if v.held_out else "") for v in task.variants)
         experts = ", ".join(kernel.quality for kernel in expert_kernels(task.name))
         table.add_row(task.name, str(task.level), variants, experts)
@@ -166,10 +168,11 @@ def tasks_check(
     """
     from cluster.config import load_config
     from cluster.task_checks import check_tasks
-    from tasks.loader import load_task, suite_tasks
+    from tasks.loader import suite_tasks
+    from tasks.sources import load_tasks
 
     settings = load_config(config, overrides or []).judge
-    chosen = [load_task(name) for name in tasks or []]
+    chosen = [task for name in tasks or [] for task in load_tasks(name)]
     if suite or not tasks:
         chosen += [task for task in suite_tasks() if task.task_id not in {one.task_id for one in chosen}]
     with stdout_for_result() as out:

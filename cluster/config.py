@@ -18,6 +18,7 @@ from cluster.errors import ConfigError
 from cluster.stage_settings import SelfSupervisedSettings, SftSettings
 from judge.settings import JudgeSettings
 from learner.settings import LearnerSettings
+from search.backends import DEVICES
 from search.settings import EvolutionSettings, SearchSettings
 from serving.settings import ServingSettings
 
@@ -60,7 +61,7 @@ class TaskSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     names: tuple[str, ...] = ()
-    """Suite names or paths of task files; empty means the whole suite."""
+    """Suite names, task files, folders, task packages, procedural:SPLIT:COUNT; empty means the whole suite."""
     expert_records: bool = True
     """The archive starts with the suite's expert kernels, judged on this machine."""
 
@@ -113,6 +114,7 @@ def load_config(path: str | Path | None = None, overrides: list[str] | tuple[str
     _check_keys(raw, Config, where)
     for override in overrides:
         _apply_override(raw, override)
+    _follow_backend(raw)
     try:
         config = Config.model_validate(raw)
     except ValidationError as error:
@@ -121,6 +123,13 @@ def load_config(path: str | Path | None = None, overrides: list[str] | tuple[str
         raise ConfigError(f"{where}: {key} = {first['input']!r}: {first['msg']}") from None
     _check_lengths(config, where)
     return config
+
+
+def _follow_backend(raw: dict[str, Any]) -> None:
+    """Candidates are judged where their language runs, unless the file says where."""
+    backend = raw.get("search", {}).get("backend")
+    if isinstance(backend, str) and backend in DEVICES:
+        raw.setdefault("judge", {}).setdefault("device", DEVICES[backend])
 
 
 def _check_lengths(config: Config, where: str) -> None:

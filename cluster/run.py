@@ -14,9 +14,10 @@ from cluster.errors import ConfigError
 from cluster.recording import ExpertVerdict, Group, Recorder
 from cluster.run_folder import RunFolder, RunState
 from cluster.session import Say, Session
+from search.backends import DEVICES
 from search.operators import build_prompt
 from search.types import Prompt
-from tasks.loader import load_task, suite_tasks
+from tasks.sources import SUITE_NAME, load_tasks
 from tasks.types import Task
 
 if TYPE_CHECKING:
@@ -61,7 +62,15 @@ class Run:
 
 def resolve_tasks(config: Config) -> tuple[Task, ...]:
     """The run's tasks in order. Raises TaskError or ConfigError."""
-    tasks = tuple(load_task(name) for name in config.tasks.names) if config.tasks.names else suite_tasks()
+    backend, device = config.search.backend, config.judge.device
+    if DEVICES[backend] != device:
+        raise ConfigError(
+            f'search.backend = "{backend}" is judged on {DEVICES[backend]}, judge.device is "{device}": leave out the '
+            "latter, or change one"
+        )
+    if not config.judge.timed:
+        raise ConfigError("judge.timed is false: a run learns from speedups; set it for `warpsmith evaluate` only")
+    tasks = tuple(task for name in config.tasks.names or [SUITE_NAME] for task in load_tasks(name))
     names = [task.name for task in tasks]
     doubled = sorted({name for name in names if names.count(name) > 1})
     if doubled:

@@ -39,7 +39,7 @@ class Learner(Protocol):
     @property
     def policy_version(self) -> int: ...
     def step(self, samples: Sequence[Sample]) -> StepResult: ...
-    def sft_step(self, samples: Sequence[Sample]) -> StepResult: ...
+    def sft_step(self, samples: Sequence[Sample], lr_scale: float = 1.0) -> StepResult: ...
     def probe(self, token_ids: Sequence[int]) -> tuple[float, ...]: ...
     def publish(self, folder: Path) -> WeightsVersion: ...
     def save(self, folder: Path) -> None: ...
@@ -81,6 +81,17 @@ class Session:
         encoded = self.tokenizer.apply_chat_template(list(messages), add_generation_prompt=True, return_dict=True)
         return tuple(encoded["input_ids"])
 
+    def many_ids(
+        self, chats: Sequence[tuple[dict[str, str], ...]], answers: Sequence[str]
+    ) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+        """``chat_ids`` and ``answer_ids`` of thousands of pairs, several times as fast."""
+        texts = [
+            self.tokenizer.apply_chat_template(list(chat), add_generation_prompt=True, tokenize=False) for chat in chats
+        ]
+        prompts, ends = (self.tokenizer(many, add_special_tokens=False)["input_ids"] for many in (texts, [*answers]))
+        closing = self.tokenizer.eos_token_id
+        return [(tuple(one), (*other, closing)) for one, other in zip(prompts, ends, strict=True)]
+
     def answer_ids(self, text: str) -> tuple[int, ...]:
         """Token ids of an answer, closed by the token that ends a turn."""
         return (*self.tokenizer.encode(text, add_special_tokens=False), self.tokenizer.eos_token_id)
@@ -117,12 +128,18 @@ def bundles_of(config: Config, learns: bool) -> tuple[Bundles, ...]:
     from actors.placement import Bundles
     from actors.seats import Role
 
-    cpus, wanted = Role.num_cpus, config.placement
-    engine = {"CPU": cpus} | ({"GPU": config.rollout.gpus} if config.rollout.gpus else {})
+    wanted, judge_gpus = config.placement, config.evaluators.gpus if config.judge.device == "cuda" else 0
+
+    def places(cpus: float, gpus: float, others: dict[str, float]) -> dict[str, float]:
+        return {"CPU": cpus} | ({"GPU": gpus} if gpus else {}) | others
+
+    engine = places(Role.num_cpus, config.rollout.gpus, wanted.rollout_resources)
+    judge = places(Role.num_cpus, judge_gpus, wanted.evaluator_resources)
+    learner = places(LEARNER_CPUS, config.learner.gpus, wanted.learner_resources)
     return (
-        Bundles(role="rollout engine", count=config.rollout.actors, resources=engine | wanted.rollout_resources),
-        Bundles(role="evaluator", count=config.evaluators.actors, resources={"CPU": cpus} | wanted.evaluator_resources),
-        Bundles(role=LEARNER, count=int(learns), resources={"CPU": LEARNER_CPUS} | wanted.learner_resources),
+        Bundles(role="rollout engine", count=config.rollout.actors, resources=engine),
+        Bundles(role="evaluator", count=config.evaluators.actors, resources=judge),
+        Bundles(role=LEARNER, count=int(learns), resources=learner),
     )
 
 

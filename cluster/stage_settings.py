@@ -15,6 +15,13 @@ class SftSettings(BaseModel):
     epochs: int = Field(1, ge=1)
     batch: int = Field(8, ge=1)
     """Samples of one update."""
+    commit_every: int = Field(1, ge=1)
+    """Updates from one checkpoint to the next, which the weights reach the engines with; a killed run repeats those
+    since the last. More than 1 where an update takes less than its checkpoint."""
+    warmup: int = Field(0, ge=0)
+    """Updates over which learner.sft_lr is reached, in equal steps."""
+    final_lr: float = Field(1.0, ge=0, le=1)
+    """Share of learner.sft_lr that is left at the last update: it falls in equal steps after the warm-up."""
     min_score: float = 0.0
     """Answers that score less are left out."""
     max_per_task: int = Field(0, ge=0)

@@ -19,6 +19,7 @@ from cluster.judging import COPY, Asked, groups_of, judge_step
 from cluster.progress import commit, probe_metrics, sync
 from cluster.recording import Group, Stage
 from cluster.run import Run, exemplar_pool, metrics_of_group, prompts_of_round, prompts_of_step
+from cluster.stage_settings import SftSettings
 from learner.types import Sample, StepResult
 from search.fingerprint import fingerprint
 from search.operators import build_prompt, expert_completion
@@ -58,24 +59,46 @@ def supervised_updates(run: Run) -> None:
         if number <= run.state.sft_updates:
             continue
         run.say(f"supervised update {number}/{len(batches)}: {len(batch)} answers by {writers}")
-        result, line = _supervised_update(run, batch)
-        commit(run, {"step": number, "stage": "sft", **line}, sft_updates=number)
+        commits = number == len(batches) or number % run.config.sft.commit_every == 0
+        result, line = _supervised_update(run, batch, lr_share(run.config.sft, number, len(batches)), synced=commits)
+        line = {"step": number, "stage": "sft", **line}
+        if commits:
+            commit(run, line, sft_updates=number)
+        else:
+            run.tracker.log(line)
         seconds = line["seconds"]["learn"]
-        run.say(f"  loss {result.metrics['loss']:.3f}, {seconds:.0f} s, weights version {result.policy_version}")
+        run.say(f"  loss {result.metrics['loss']:.3f}, {seconds:.1f} s, weights version {result.policy_version}")
 
 
-def _supervised_update(run: Run, batch: Sequence[Sample]) -> tuple[StepResult, dict[str, Any]]:
+def lr_share(settings: SftSettings, number: int, total: int) -> float:
+    """Share of the learning rate at update ``number`` of 1 .. total: up in ``warmup`` equal steps, then down to
+    ``final_lr`` in equal steps."""
+    if number <= settings.warmup:
+        return number / (settings.warmup + 1)
+    done = (number - settings.warmup - 1) / max(total - settings.warmup - 1, 1)
+    return 1.0 - done * (1.0 - settings.final_lr)
+
+
+def _supervised_update(
+    run: Run, batch: Sequence[Sample], lr_scale: float = 1.0, *, synced: bool = True
+) -> tuple[StepResult, dict[str, Any]]:
+    """One update; with ``synced`` its weights are put into the engines, and compared there."""
     learner, seconds = run.session.the_learner, dict[str, float]()
-    before = learner.probe(run.probe_ids)
+    before = learner.probe(run.probe_ids) if synced else ()
     with clocked(seconds, "learn"):
-        result = learner.sft_step(batch)
+        result = learner.sft_step(batch, lr_scale)
+    if not synced:
+        return result, _learnt(run, result, batch, seconds)
     with clocked(seconds, "sync"):
         report = sync(run)
-    return result, {
+    return result, _learnt(run, result, batch, seconds) | probe_metrics(before, report)
+
+
+def _learnt(run: Run, result: StepResult, batch: Sequence[Sample], seconds: dict[str, float]) -> dict[str, Any]:
+    return {
         "policy_version": result.policy_version,
         "learner": result.metrics,
         "batch": batch_hash(batch),
-        **probe_metrics(before, report),
         "seconds": seconds,
         "warnings": run.take_warnings(),
         "time": datetime.now(UTC).isoformat(),
@@ -184,7 +207,8 @@ def self_supervised_round(run: Run, collected: Collected | None = None) -> None:
     line = _line(groups, samples, number, dict(found.seconds)) | {"stage": "self_supervised", "kept": len(samples)}
     # All updates of a round are one commit: a kill among them goes back to the round's beginning.
     for start in range(0, len(samples), settings.batch):
-        result, update = _supervised_update(run, samples[start : start + settings.batch])
+        last = start + settings.batch >= len(samples)
+        result, update = _supervised_update(run, samples[start : start + settings.batch], synced=last)
         line |= {"policy_version": result.policy_version, "learner": result.metrics}
         line["seconds"] |= {name: line["seconds"].get(name, 0.0) + s for name, s in update["seconds"].items()}
     commit(run, line | {"warnings": run.take_warnings()}, rounds=number)

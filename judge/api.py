@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from importlib import metadata
 from pathlib import Path
+from traceback import clear_frames
 from typing import Any
 
 from judge.compiler import Compiler
@@ -31,8 +32,9 @@ from judge.reference import Reference
 from judge.settings import JudgeSettings
 from judge.static_rules import NO_CUSTOM_KERNEL, static_flags
 from judge.statistics import Interval, agree
-from judge.timing import Timing, is_faster_than_light, make_bank, time_candidate
+from judge.timing import Timing, faster_than_light, make_bank, time_candidate
 from judge.types import Baselines, Candidate, Status, Verdict
+from tasks.errors import TaskError
 from tasks.types import Task
 
 
@@ -52,6 +54,13 @@ class _Findings:
             yield
         finally:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.monotonic() - began
+
+
+_NO_ROOM = "the GPU's memory ran out while it ran, and was there again when it had ended"
+
+
+def _speaks_of_memory(error: Exception) -> bool:
+    return isinstance(error, MemoryError) or "out of memory" in str(error).lower()
 
 
 def _require_gpu() -> None:
@@ -79,8 +88,12 @@ class _Way:
     player: Any
     bank: Callable[..., Any]
     time_candidate: Callable[..., Timing]
-    is_faster_than_light: Callable[..., bool]
+    faster_than_light: Callable[..., str]
     close: Callable[[], None] = lambda: None
+    had_room: Callable[[], bool] = lambda: False
+    """Whether memory that ran out was the candidate's doing: there is plenty now that it has ended."""
+    errors: tuple[type[Exception], ...] = ()
+    """Of the device, in the judge's own process."""
 
 
 def _way(device: str) -> _Way:
@@ -93,15 +106,17 @@ def _way(device: str) -> _Way:
             player=cuda_judging.CudaPlayer,
             bank=partial(cuda_judging.make_cuda_bank, kept),
             close=kept.close,
+            had_room=cuda_judging.had_room,
+            errors=cuda_judging.ERRORS,
             time_candidate=cuda_judging.time_candidate,
-            is_faster_than_light=cuda_judging.is_faster_than_light,
+            faster_than_light=cuda_judging.faster_than_light,
         )
     return _Way(
         reference=Reference,
         player=Player,
         bank=lambda zygote, task, reference, like: make_bank(reference, zygote.settings),
         time_candidate=time_candidate,
-        is_faster_than_light=is_faster_than_light,
+        faster_than_light=faster_than_light,
     )
 
 
@@ -134,6 +149,7 @@ class Judge:
             SandboxError: see the class.
         """
         last = ""
+        ours: tuple[type[Exception], ...] = (JudgeError, OSError, MemoryError, *self._way.errors)
         for _ in range(2):
             findings = _Findings(flags=static_flags(candidate.code))
             try:
@@ -142,8 +158,15 @@ class Judge:
                 return self._failed(findings, failure)
             except SandboxError:
                 raise
-            except (JudgeError, OSError) as error:
+            except TaskError as error:
+                if not (_speaks_of_memory(error) and self._way.had_room()):
+                    raise
+                return self._failed(findings, ForeignFailure(Status.RUNTIME_ERROR, _NO_ROOM))
+            except ours as error:
                 last = f"{type(error).__name__}: {error}"
+                clear_frames(error.__traceback__)  # which hold on to what was allocated
+                if _speaks_of_memory(error) and self._way.had_room():
+                    return self._failed(findings, ForeignFailure(Status.RUNTIME_ERROR, _NO_ROOM))
                 self._close()
                 with suppress(JudgeError, OSError):  # the next attempt, or the next verdict, tries again
                     self._start()
@@ -153,7 +176,7 @@ class Judge:
         deadline = time.monotonic() + self.settings.total_seconds
         with self._lease.shared():
             if self.settings.device == "cuda":
-                self._zygote.prefork(1 + self.settings.cuda_pairs)
+                self._zygote.prefork(1 + self.settings.cuda_pairs * self.settings.timed)
             self._compiler.make_room()
             self._compiler.seconds = 0.0
             with candidate_blamed(self._compiler):
@@ -166,21 +189,19 @@ class Judge:
             findings.seconds["load"] -= self._compiler.seconds
             with player, findings.phase("verify"):
                 bank = self._verify(task, player, findings, deadline)
+        if bank is None:
+            return self._verdict(findings, Status.CORRECT, message="verified, not timed (judge.timed=false)")
         with self._lease.exclusive(), findings.phase("time"):
             timing = self._time(task, candidate, bank, deadline, findings)
-        if self._way.is_faster_than_light(timing, bank.cases, self.settings):
-            raise ForeignFailure(
-                Status.REJECTED,
-                f"{timing.candidate_ms * 1e3:.1f} us a call is faster than its bytes can move "
-                f"({bank.cases[-1].moved_bytes} bytes)",
-            )
+        if impossible := self._way.faster_than_light(timing, bank.cases, self.settings):
+            raise ForeignFailure(Status.REJECTED, impossible)
         if timing.interval.speedup > self.settings.recheck_above:
             with self._lease.exclusive(), findings.phase("recheck"):
                 timing = self._recheck(task, candidate, deadline, findings, timing)
         return self._decide(findings, timing)
 
     def _verify(self, task: Task, player: Player, findings: _Findings, deadline: float) -> Any:
-        """Every variant on every distribution; returns the cases for timing (variant "default")."""
+        """Every variant on every distribution; returns the cases for timing (variant "default"), None if untimed."""
         bank: Any = None
         for variant in task.variants_on(self.settings.device):
             with self._way.reference(self._zygote, task, variant, deadline) as reference:
@@ -193,9 +214,9 @@ class Judge:
                     with candidate_blamed(self._compiler):
                         player.call(case)
                         findings.tally.check(player.outputs(), case)
-                if bank is None:
+                if bank is None and self.settings.timed:
                     bank = self._way.bank(self._zygote, task, reference, cases[0])
-        assert bank is not None, "a task has a default variant"
+        assert bank is not None or not self.settings.timed, "a task has a default variant"
         return bank
 
     def _time(self, task: Task, candidate: Candidate, bank: Any, deadline: float, findings: _Findings) -> Timing:
@@ -240,6 +261,8 @@ class Judge:
             baselines=Baselines.model_validate({**timing.scouted_ms, timing.best_baseline: timing.baseline_ms}),
             best_baseline=timing.best_baseline,
             timed_as=timing.method,
+            flags=(*findings.flags, *timing.notes),
+            hardware={**self._hardware, **timing.hardware},
         )
 
     def _failed(self, findings: _Findings, failure: ForeignFailure) -> Verdict:

@@ -43,3 +43,8 @@ def free_bytes() -> int:
     """GPU memory that nobody holds, the judge's own unused pool included."""
     cupy.get_default_memory_pool().free_all_blocks()
     return int(cupy.cuda.runtime.memGetInfo()[0])
+
+
+def total_bytes() -> int:
+    """GPU memory in all."""
+    return int(cupy.cuda.runtime.memGetInfo()[1])

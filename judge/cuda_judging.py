@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from judge.cuda_device import l2_bytes, peak_bytes_per_second
+import cupy
+
+from judge.cuda_device import free_bytes, l2_bytes, peak_bytes_per_second, total_bytes
 from judge.cuda_player import CudaPlayer as CudaPlayer
 from judge.cuda_reference import CudaReference as CudaReference
 from judge.cuda_task import CudaTask
@@ -16,6 +18,12 @@ from judge.settings import JudgeSettings
 from judge.timing import Timing
 from tasks.types import Task
 
+ERRORS: tuple[type[Exception], ...] = (cupy.cuda.runtime.CUDARuntimeError, cupy.cuda.driver.CUDADriverError)
+"""What CUDA raises in the judge's own process."""
+
+SHORTEST_CALL_SECONDS = 7e-7
+"""An empty kernel after another one in a CUDA graph takes a microsecond and more on an H100 or H200."""
+
 
 def make_cuda_bank(kept: CudaTask, zygote: Zygote, task: Task, reference: CudaReference, like: Case) -> CudaBank:
     """Cases for timing. Raises TaskError."""
@@ -23,10 +31,21 @@ def make_cuda_bank(kept: CudaTask, zygote: Zygote, task: Task, reference: CudaRe
     return make_bank(reference, like, kept, zygote.settings)
 
 
-def is_faster_than_light(timing: Timing, cases: Sequence[Case], settings: JudgeSettings) -> bool:
-    """Whether a call took less than its bytes need at the memory's peak (roofline, memory side).
+def faster_than_light(timing: Timing, cases: Sequence[Case], settings: JudgeSettings) -> str:
+    """Why no GPU can be as fast, empty when it can: less than the bytes need at the memory's peak (roofline, memory
+    side), or than the smallest kernel takes, so that one launch must have done the work of several calls.
 
     What fits into the L2 cache may still be there, or not yet be written back: it does not count.
     """
-    bytes_through_memory = max(0, cases[-1].moved_bytes - 2 * l2_bytes())
-    return timing.candidate_ms * 1e-3 < bytes_through_memory / peak_bytes_per_second()
+    moved = cases[-1].moved_bytes
+    seconds = timing.candidate_ms * 1e-3
+    if seconds < max(0, moved - 2 * l2_bytes()) / peak_bytes_per_second():
+        return f"{seconds * 1e6:.1f} us a call is faster than its bytes can move ({moved} bytes)"
+    if moved and seconds < SHORTEST_CALL_SECONDS:
+        return f"{seconds * 1e6:.2f} us a call is faster than a kernel can be launched: speed of light"
+    return ""
+
+
+def had_room() -> bool:
+    """Whether a third of the GPU's memory is free now that no candidate lives."""
+    return free_bytes() > total_bytes() / 3

@@ -47,6 +47,20 @@ def view(address: int, owner: Any, dtype: str, shape: tuple[int, ...]) -> Any:
     return cupy.ndarray(shape, numpy_type, cupy.cuda.MemoryPointer(memory, 0))
 
 
+def _allocated(size: int) -> int:
+    """The address of so many bytes, if need be of those that the judge's pool keeps unused. Raises MemoryError."""
+    for last in (False, True):
+        try:
+            return int(cupy.cuda.runtime.malloc(size))
+        except cupy.cuda.runtime.CUDARuntimeError as error:
+            if error.status != 2:  # cudaErrorMemoryAllocation
+                raise
+            if last:
+                raise MemoryError(f"no {size} bytes of GPU memory are free") from None
+            cupy.get_default_memory_pool().free_all_blocks()
+    raise AssertionError
+
+
 class Slots:
     """One allocation of the judge's with room for the inputs of several calls; lent to jailed processes."""
 
@@ -62,7 +76,7 @@ class Slots:
                 offset = -(-(place + max(array.nbytes, 1)) // ALIGNMENT) * ALIGNMENT + ALIGNMENT
             self.slots.append(tuple(specs))
         self.size = max(offset, ALIGNMENT)
-        self._address = cupy.cuda.runtime.malloc(self.size)
+        self._address = _allocated(self.size)
         self.handle = bytes(cupy.cuda.runtime.ipcGetMemHandle(self._address))
 
     def write(self, contents: Sequence[Sequence[Array]]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from judge import wire
@@ -97,11 +97,18 @@ class CudaPlayer(Player):
         assert self._own_stores is not None
         return self._own_stores.outputs(0)
 
-    def call_batch(self, cases: Sequence[Case], stores: Stores, flusher: Flusher | None = None) -> Batch:
+    def call_batch(
+        self,
+        cases: Sequence[Case],
+        stores: Stores,
+        flusher: Flusher | None = None,
+        before: Callable[[], None] | None = None,
+    ) -> Batch:
         """One call for each case, on slots that are filled now, with the caches emptied; outputs go to ``stores``.
 
-        A process that answers before its kernels have ended gains nothing: the copies wait for them, or find what is
-        not there yet. Raises ForeignFailure.
+        ``before`` is called when everything is written and the process still stands. A process that answers before its
+        kernels have ended gains nothing: the copies wait for them, or find what is not there yet. Raises
+        ForeignFailure.
         """
         assert self._slots is not None
         self._slots.write([case.inputs for case in cases])
@@ -109,6 +116,8 @@ class CudaPlayer(Player):
         if flusher is not None:
             flusher.flush()
         synchronize()
+        if before is not None:
+            before()
         request = wire.CallBatch(nonce=secrets.randbits(62), count=len(cases), replay=self.replays)
         began, reply = self._process.timed_batch(request, self._call_seconds)
         if plan is None:

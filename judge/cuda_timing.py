@@ -21,6 +21,8 @@ from judge.cuda_player import Batch, CudaPlayer
 from judge.cuda_reference import CudaReference
 from judge.cuda_task import CudaTask
 from judge.cuda_verify import check_all
+from judge.cuda_watch import Clock, await_quiet, clocks_text, read_clock
+from judge.errors import JudgeError
 from judge.player import ErrorTally, candidate_blamed
 from judge.process import ForeignFailure, Zygote
 from judge.reference import Case, Setup
@@ -35,6 +37,11 @@ _SLACK_SECONDS = 5e-5
 _HIDEABLE_SECONDS = 1.5e-4
 """What a candidate could save of its way by rewriting the runner, and hide by false events."""
 _FREE_SHARE = 0.6
+_CLOCK_SHARE = 0.03
+_RETAKES = 2
+"""Process pairs that are thrown away for a changed clock, in all: never without end."""
+CLOCK_CHANGED = "the GPU's clock changed while it was timed"
+SHARED_GPU = "the GPU was shared with others while it was timed"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +84,20 @@ class _Seen:
     baseline: list[Batch] = field(default_factory=list)
     candidate: list[Batch] = field(default_factory=list)
     method: str = "launches"
+    baseline_clocks: list[Clock] = field(default_factory=list)
+    candidate_clocks: list[Clock] = field(default_factory=list)
+
+    @property
+    def clock_changed(self) -> bool:
+        """Whether the GPU's clock differed between the two by more than _CLOCK_SHARE (medians)."""
+        medians = [
+            float(np.median([c.mhz for c in one] or [0])) for one in (self.baseline_clocks, self.candidate_clocks)
+        ]
+        return min(medians) > 0 and max(medians) / min(medians) > 1 + _CLOCK_SHARE
+
+
+class _DisturbedError(Exception):
+    """Foreign kernels run on the GPU when nobody should."""
 
 
 def time_candidate(
@@ -100,8 +121,13 @@ def time_candidate(
             if bank.kept.captures:
                 baseline.capture()
         stage = _Stage(zygote, compiler, task, candidate, bank, slots, stores, deadline, tally)
-        for _ in range(settings.cuda_pairs):
-            seen.append(stage.play(baseline))
+        retakes = _RETAKES
+        while len(seen) < settings.cuda_pairs:
+            one = stage.play(baseline)
+            if one.clock_changed and retakes:
+                retakes -= 1
+                continue
+            seen.append(one)
             ratios = [pair_log_ratio(*times) for times in _credited(seen, calls)]
             if is_clear_loser(ratios, settings.confidence, settings.win_threshold):
                 break
@@ -119,6 +145,20 @@ def time_candidate(
         method=" or ".join(sorted({one.method for one in seen})),
         best_baseline=bank.kept.best,
         scouted_ms={kind: seconds * 1e3 for kind, seconds in bank.kept.seconds.items()},
+        notes=tuple(
+            note
+            for note, holds in (
+                (CLOCK_CHANGED, any(one.clock_changed for one in seen)),
+                (SHARED_GPU, not stage.alone),
+            )
+            if holds
+        ),
+        hardware={
+            "sm_mhz": clocks_text(
+                [clock for one in seen for clock in one.baseline_clocks],
+                [clock for one in seen for clock in one.candidate_clocks],
+            )
+        },
     )
 
 
@@ -140,9 +180,11 @@ class _Stage:
         self._zygote, self._compiler, self._task, self._candidate = zygote, compiler, task, candidate
         self._bank, self._slots, self._stores, self._deadline, self._tally = bank, slots, stores, deadline, tally
         self._flusher = Flusher()
+        self.alone = await_quiet()
+        """Whether the GPU was the judge's alone before the candidate's first process; then it must stay so."""
 
     def play(self, baseline: CudaPlayer) -> _Seen:
-        """One fresh process of the candidate against the baseline."""
+        """One fresh process of the candidate against the baseline. Raises JudgeError: somebody else uses the GPU."""
         seen = _Seen()
         player = self._player()
         try:
@@ -161,9 +203,20 @@ class _Stage:
                 random.SystemRandom().shuffle(turns)
                 for who, batches in turns:
                     batches.append(self._call(who, cases, is_candidate=who is player))
+                    (seen.candidate_clocks if who is player else seen.baseline_clocks).append(read_clock())
+        except _DisturbedError:
+            player.close()
+            if await_quiet():
+                message = "kernels that it has launched still run while it should stand still"
+                raise ForeignFailure(Status.REJECTED, message) from None
+            raise JudgeError("another program began to use the GPU while a candidate was timed") from None
         finally:
             player.close()
         return seen
+
+    def _check_quiet(self) -> None:
+        if self.alone and not await_quiet():
+            raise _DisturbedError
 
     def _player(self) -> CudaPlayer:
         player = CudaPlayer.of_candidate(self._zygote, self._compiler, self._candidate, self._deadline)
@@ -178,9 +231,9 @@ class _Stage:
     def _call(self, player: CudaPlayer, cases: Sequence[Case], *, is_candidate: bool) -> Batch:
         if not is_candidate:
             with baseline_blamed(self._task):
-                return player.call_batch(cases, self._stores, self._flusher)
+                return player.call_batch(cases, self._stores, self._flusher, self._check_quiet)
         with candidate_blamed(self._compiler):
-            batch = player.call_batch(cases, self._stores, self._flusher)
+            batch = player.call_batch(cases, self._stores, self._flusher, self._check_quiet)
             player.check_inputs(cases)
             if (wrong := check_all(self._stores, cases)) is not None:
                 self._tally.check(self._stores.outputs(wrong), cases[wrong])

@@ -12,6 +12,8 @@ class JudgeSettings(BaseModel):
 
     device: Literal["cpu", "cuda"] = "cpu"
     """Where tasks and candidates run. "cuda" needs CuPy and a GPU; inputs and models are then moved there."""
+    timed: bool = True
+    """False ends after verification: a right candidate is "correct" without a speedup, and none is ever a win."""
     threads: int = Field(1, ge=1)
     """Threads that baseline and candidate may use alike; they are pinned to as many cores. One is the quietest."""
     pairs: int = Field(7, ge=3)

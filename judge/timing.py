@@ -43,6 +43,10 @@ class Timing:
     """Which one baseline_ms and the interval are of."""
     scouted_ms: Mapping[str, float] = field(default_factory=dict)
     """Other baselines, by a short look."""
+    notes: tuple[str, ...] = ()
+    """What disturbed it: flags for the verdict."""
+    hardware: Mapping[str, str] = field(default_factory=dict)
+    """What was seen of the machine meanwhile, such as its clock."""
 
 
 def make_bank(reference: Reference, settings: JudgeSettings) -> Bank:
@@ -125,6 +129,10 @@ def baseline_blamed(task: Task) -> Iterator[None]:
         raise TaskError(f"{task.where}: the baseline fails: {failure.message}") from None
 
 
-def is_faster_than_light(timing: Timing, cases: Sequence[Case], settings: JudgeSettings) -> bool:
-    """Whether a call took less than its bytes need at peak_memory_gbps (roofline, memory side)."""
-    return timing.candidate_ms * 1e-3 < cases[-1].moved_bytes / (settings.peak_memory_gbps * 1e9)
+def faster_than_light(timing: Timing, cases: Sequence[Case], settings: JudgeSettings) -> str:
+    """Why no machine can be as fast (a call took less than its bytes need at peak_memory_gbps: roofline, memory
+    side); empty when it can."""
+    moved = cases[-1].moved_bytes
+    if timing.candidate_ms * 1e-3 < moved / (settings.peak_memory_gbps * 1e9):
+        return f"{timing.candidate_ms * 1e3:.1f} us a call is faster than its bytes can move ({moved} bytes)"
+    return ""

@@ -136,8 +136,12 @@ class Engine:
         }
         return self._finish(metrics, batches, seconds, started)
 
-    def sft_step(self, samples: Sequence[Sample]) -> StepResult:
-        """One supervised update: mean negative log-likelihood of the completion tokens, at temperature 1."""
+    def sft_step(self, samples: Sequence[Sample], lr_scale: float = 1.0) -> StepResult:
+        """One supervised update: mean negative log-likelihood of the completion tokens, at temperature 1.
+
+        Args:
+            lr_scale: times ``settings.sft_lr``, for a schedule.
+        """
         started = time.perf_counter()
         used = [sample for sample in samples if sample.completion_ids]
         if not used:
@@ -150,7 +154,7 @@ class Engine:
             sums, grad_norm = self._update(
                 batches,
                 lambda _, batch: supervised_loss(self._engine(batch, 1.0), denominator=denominator),
-                self._settings.lr if self._settings.sft_lr is None else self._settings.sft_lr,
+                lr_scale * (self._settings.lr if self._settings.sft_lr is None else self._settings.sft_lr),
             )
         measured = sums.metrics()
         metrics = {name: measured[name] for name in ("loss", "tokens")}
@@ -171,18 +175,21 @@ class Engine:
     def publish(self, folder: Path) -> WeightsVersion:
         """Writes the whole policy, adapters merged, as ``folder/v000007`` (complete when it exists) in bfloat16.
 
+        With LoRA the adapter alone is in ``folder/v000007/adapter``.
+
         Only ``settings.keep_versions`` published versions stay. All ranks call it; rank 0 writes.
 
         Raises:
             LearnerError: the disk is full or the folder cannot be written.
         """
         state = self._policy.merged_state()
+        adapter = self._policy.adapter()
         if self._rank > 0:
             for _ in state:  # takes part in the gathering, writes nothing
                 pass
             return runtime.from_rank_zero(None)
         version = publishing.publish(
-            state, self._model_dir, Path(folder), self.policy_version, self._settings.keep_versions
+            state, self._model_dir, Path(folder), self.policy_version, self._settings.keep_versions, adapter
         )
         return runtime.from_rank_zero(version)
 

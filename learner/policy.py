@@ -10,9 +10,11 @@ from typing import Any
 import torch
 
 from learner import attention
+from learner.adapters import FOLDER, Adapter, is_adapter, read_adapter
 from learner.errors import LearnerError
 from learner.losses import token_logprobs
 from learner.packing import MicroBatch
+from learner.pretrained import model_name, prepare_model
 from learner.settings import LearnerSettings
 
 _ADAPTER = "default"
@@ -31,12 +33,19 @@ class Policy(torch.nn.Module):
         super().__init__()
         self._chunk = settings.logits_chunk_tokens
         self.uses_lora = settings.lora.rank > 0
-        self.model = _load(model_dir, settings)
+        self._lora = settings.lora
+        started = _started_adapter(model_dir, settings)
+        self._base = Path(prepare_model(started.base)) if started else model_dir
+        self.model = _load(self._base, settings)
         # Kept out of the module's own parameters: DeepSpeed would broadcast and save it.
         self._reference: list[torch.nn.Module] = []
         self._anchored = False
         if self.uses_lora:
             self.model = _with_adapters(self.model, settings, seed)
+            if started:
+                self._start_from(started)
+                if settings.kl_coefficient > 0:
+                    self.anchor_reference()
         elif settings.kl_coefficient > 0:
             self._reference.append(_load(model_dir, settings).requires_grad_(False).eval())
         if settings.gradient_checkpointing:
@@ -112,6 +121,32 @@ class Policy(torch.nn.Module):
                     # A copy: gathered memory goes back when the context ends.
                     yield f"{name}.{own}", tensor.to("cpu", torch.bfloat16, copy=True).contiguous()
 
+    def adapter(self) -> Adapter | None:
+        """The trained adapter, on the CPU in float32; None when all weights are trained. All ranks call it together."""
+        if not self.uses_lora:
+            return None
+        parts = {}
+        for name, layer in self._named_adapter_layers():
+            a, b = layer.lora_A[_ADAPTER].weight, layer.lora_B[_ADAPTER].weight
+            with _gathered([a, b]):
+                parts[name] = (
+                    a.detach().to("cpu", torch.float32, copy=True),
+                    b.detach().to("cpu", torch.float32, copy=True),
+                )
+        lora = self._lora
+        return Adapter(
+            base=model_name(self._base), rank=lora.rank, alpha=lora.alpha, targets=tuple(lora.targets), parts=parts
+        )
+
+    def _start_from(self, adapter: Adapter) -> None:
+        layers = dict(self._named_adapter_layers())
+        if set(layers) != set(adapter.parts):
+            raise LearnerError(f"the adapter of {adapter.base} is for other layers than learner.lora.targets")
+        with torch.no_grad():
+            for name, (a, b) in adapter.parts.items():
+                layers[name].lora_A[_ADAPTER].weight.copy_(a)
+                layers[name].lora_B[_ADAPTER].weight.copy_(b)
+
     @property
     def lm_head_weight(self) -> torch.nn.Parameter:
         return self._causal_lm.lm_head.weight
@@ -132,7 +167,10 @@ class Policy(torch.nn.Module):
         return token_logprobs(rows, causal_lm.lm_head.weight, batch.targets, temperature=temperature, chunk=self._chunk)
 
     def _adapter_layers(self) -> list[Any]:
-        return [module for module in self._causal_lm.modules() if hasattr(module, "lora_A")]
+        return [layer for _, layer in self._named_adapter_layers()]
+
+    def _named_adapter_layers(self) -> list[tuple[str, Any]]:
+        return [(name, module) for name, module in self._causal_lm.named_modules() if hasattr(module, "lora_A")]
 
     def _reference_pairs(self) -> Iterator[tuple[torch.nn.Parameter, torch.nn.Parameter]]:
         # (reference's, policy's) parameter, for each that training may change
@@ -166,6 +204,15 @@ def _gathered(parameters: Sequence[torch.nn.Parameter], write: bool = False) -> 
     import deepspeed
 
     return deepspeed.zero.GatheredParameters(partitioned, modifier_rank=0 if write else None)
+
+
+def _started_adapter(model_dir: Path, settings: LearnerSettings) -> Adapter | None:
+    """The adapter that is merged into the model, when training can go on with it; else a new one starts on top."""
+    folder = model_dir / FOLDER
+    if not is_adapter(folder):
+        return None
+    adapter = read_adapter(folder)
+    return adapter if adapter.fits(settings.lora) else None
 
 
 def _load(model_dir: Path, settings: LearnerSettings) -> Any:

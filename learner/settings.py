@@ -63,6 +63,8 @@ class LearnerSettings(BaseModel):
     """Weight of the k3 estimate of KL(policy || reference policy); 0 needs no reference policy."""
     tis_cap: float = Field(default=2.0, gt=0)
     """Truncated importance sampling: min(p_learner / p_engine, cap). Always on."""
+    gpus: float = Field(default=0, ge=0)
+    """GPUs of one learner process; 0 learns on the CPU. Roles that share a GPU ask for parts of it."""
     lora: LoraSettings = LoraSettings()
     reward: RewardSettings = RewardSettings()
     threads: int = Field(default=0, ge=0)

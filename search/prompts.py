@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from archive.types import Record
-from search.errors import SearchError
-from tasks.types import Task
+from search.backends import DEVICES, backend_for, backend_of
+from tasks.loader import variant_source
+from tasks.types import Task, Variant
 
 _SECTION = "{title}\n{body}\n"
 
-_TASK = "Write a faster version of this PyTorch module for {hardware}, with a kernel in C++ (g++ -O3, OpenMP).{shapes}"
+_TASK = "Write a faster version of this PyTorch module for {hardware}, with a kernel in {language}.{shapes}"
 
 _PROTOCOL = """\
 Answer in three sections:
@@ -29,6 +30,8 @@ What limits the speed{contrast}.
 How the new kernel will be faster.
 ## Code
 One ```python block: the whole file."""
+
+_SHORT_PROTOCOL = "Performance analysis, algorithm design, code."
 
 _EDIT_PROTOCOL = """\
 Answer in three sections:
@@ -48,16 +51,11 @@ _CONTRAST = ", and what makes some of the implementations above faster than othe
 
 _REQUIREMENTS = """\
 - class ModelNew: constructor, parameters and forward as in Model, the same results for any shape.
-- The kernel takes pointers to contiguous tensors, and numbers. Template:
+- {call}"""
+
+_TEMPLATE = """ Template:
 ```python
-import torch, warpsmith
-kernel = warpsmith.load_cpp(r'''
-extern "C" void f(const float* x, float* y, long n) { for (long i = 0; i < n; i++) y[i] = x[i]; }''')
-class ModelNew(torch.nn.Module):
-    def forward(self, x):
-        y = torch.empty_like(x)
-        kernel.f(x, y, x.numel())
-        return y
+{code}
 ```"""
 
 _RESTRICTIONS = """\
@@ -87,33 +85,44 @@ class Brief:
 PLAIN = Brief()
 
 
-def render(task: Task, exemplars: Sequence[Record], hardware: str, brief: Brief = PLAIN) -> str:
+def render(
+    task: Task,
+    exemplars: Sequence[Record],
+    hardware: str,
+    brief: Brief = PLAIN,
+    *,
+    backend: str = "cpp",
+    short: bool = False,
+) -> str:
     """The prompt for a task.
 
     Args:
         exemplars: shown in this order (the slowest first); without any, the section is left out.
         hardware: what the candidate will run on, such as "an Intel Xeon, 2 threads".
         brief: what the operator wants beyond that.
+        backend: the language asked for, "cpp" or "cuda"; it decides too whether the task's CPU or GPU shapes are shown.
+        short: leave out protocol, requirements and restrictions, for a policy that was trained on such prompts.
+            Where edits are wanted, their protocol stays.
 
-    Raises SearchError for a task that admits no C++.
+    Raises SearchError for a task that does not admit the backend.
     """
-    if "cpp" not in task.backends:
-        raise SearchError(
-            f"{task.where}: candidates may use {', '.join(task.backends)} only, prompts ask for C++; "
-            'add "cpp" to its BACKENDS'
-        )
+    asked = backend_for(task, backend)
+    variants = task.variants_on(DEVICES[backend])
     titles = brief.titles or tuple(f"Speedup {record.score:.2f}x" for record in exemplars)
     shown = [_implementation(title, record) for title, record in zip(titles, exemplars, strict=True)]
     protocol = _PROTOCOL.format(contrast=_CONTRAST if len(exemplars) > 1 else "")
     goal = f" {brief.goal}" if brief.goal else ""
+    requirements = _REQUIREMENTS.format(call=asked.call)
+    if not any(record.verdict.is_correct and backend_of(record.code) == backend for record in exemplars):
+        requirements += _TEMPLATE.format(code=asked.template)
     sections = [
-        ("# Task", _TASK.format(hardware=hardware, shapes=_shapes(task)) + goal),
-        ("# Reference code", fenced(reference_code(task.source))),
+        ("# Task", _TASK.format(hardware=hardware, language=asked.language, shapes=_shapes(variants)) + goal),
+        ("# Reference code", fenced(reference_code(variant_source(task.source, variants[0].constants)))),
         ("# Previous implementations", "\n".join(shown)),
         ("# Feedback", brief.feedback),
-        ("# Protocol", _EDIT_PROTOCOL if brief.answer == "edit" else protocol),
-        ("# Requirements", _REQUIREMENTS),
-        ("# Restrictions", _RESTRICTIONS),
+        ("# Protocol", _EDIT_PROTOCOL if brief.answer == "edit" else _SHORT_PROTOCOL if short else protocol),
+        ("# Requirements", "" if short else requirements),
+        ("# Restrictions", "" if short else _RESTRICTIONS),
     ]
     return "\n".join(_SECTION.format(title=title, body=body) for title, body in sections if body)
 
@@ -166,11 +175,11 @@ def _implementation(title: str, record: Record) -> str:
     return f"## {title}\n{fenced(shown_code(record))}"
 
 
-def _shapes(task: Task) -> str:
+def _shapes(variants: Sequence[Variant]) -> str:
     """The variants that may be seen; the default one is in the reference code."""
     shown = [
         ", ".join(f"{name} = {value!r}" for name, value in variant.constants.items())
-        for variant in task.variants
+        for variant in variants[1:]
         if variant.constants and not variant.held_out
     ]
     return f" It is timed as shown, and checked with other shapes, such as {'; '.join(shown)}." if shown else ""

@@ -16,6 +16,7 @@ import numpy as np
 
 from archive.types import Record
 from judge.types import Status
+from search.backends import of_backend
 from search.bandit import Arm, choose_arm, pulls_of
 from search.behaviour import elites
 from search.feedback import summarise
@@ -103,17 +104,18 @@ def propose(
         operator: one of OPERATORS.
         rng: the same state and view give the same prompt.
 
-    Raises SearchError for a task that admits no C++.
+    Raises SearchError for a task that does not admit settings.backend.
     """
+    view = _within(view, settings.backend)
     draft = OPERATORS[operator](task, view, settings, rng)
     if draft is None:
         return None
     count = count_tokens or estimate_tokens
-    hardware = hardware_of(view.records)
+    hardware = hardware_of(view.records, settings)
     for drop in range(len(draft.exemplars) - draft.required + 1):
         shown = draft.exemplars[drop:]
         brief = replace(draft.brief, titles=draft.brief.titles[drop:])
-        text = render(task, shown, hardware, brief)
+        text = render(task, shown, hardware, brief, backend=settings.backend, short=settings.short_prompts)
         if count(text) <= settings.max_prompt_tokens:
             return Prompt(
                 prompt_id=prompt_id,
@@ -152,6 +154,15 @@ def evolve_prompt(
             return prompt
         arms.remove(arm)
     return None
+
+
+def _within(view: View, backend: str) -> View:
+    """The view without what is written in another language."""
+    return View(
+        records=of_backend(view.records, backend),
+        pool=None if view.pool is None else of_backend(view.pool, backend),
+        neighbours=[n for n in view.neighbours if of_backend([n.record], backend)],
+    )
 
 
 def _vanilla(task: Task, view: View, settings: SearchSettings, rng: np.random.Generator) -> Draft | None:

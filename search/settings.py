@@ -10,6 +10,12 @@ from pydantic import BaseModel, ConfigDict, Field
 class SearchSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    backend: Literal["cpp", "cuda"] = "cpp"
+    """The language that candidates are asked for. They are judged where it runs: judge.device follows it."""
+    hardware: str = ""
+    """What prompts call the machine. Empty: as the shown records do, else by this machine's processor or GPU."""
+    short_prompts: bool = False
+    """Leave out what a policy has learnt by supervision: the form of an answer, requirements and restrictions."""
     operator: Literal["contrast", "vanilla", "evolve"] = "contrast"
     """"evolve" lets a bandit draw one of contrast, translate, repair, crossover and fuse for each prompt: training and
     evolution are then one loop on one archive."""

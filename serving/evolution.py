@@ -380,7 +380,7 @@ def neighbours_of(task: Task, bench: Workbench) -> list[Neighbour]:
             continue
         best = bench.archive.best(other.task_id)
         if best is None:
-            kernel = next(iter(expert_kernels(other.name)), None)
+            kernel = next(iter(expert_kernels(other.name, bench.search.backend)), None)
             if kernel is None:
                 continue
             best = Record(

@@ -179,7 +179,11 @@ def _judge_experts(search: _Search) -> None:
     if task.task_id not in {known.task_id for known in suite_tasks()}:
         return
     known = _known(search)
-    kernels = {new_id(): kernel for kernel in expert_kernels(task.name) if fingerprint(kernel.code) not in known}
+    kernels = {
+        new_id(): kernel
+        for kernel in expert_kernels(task.name, search.bench.search.backend)
+        if fingerprint(kernel.code) not in known
+    }
     jobs = [JudgeJob(job_id=i, task=task, candidate=Candidate(code=kernel.code)) for i, kernel in kernels.items()]
     for result in _judge(search, jobs):
         kernel = kernels[result.job.job_id]
@@ -192,6 +196,7 @@ def _judge_experts(search: _Search) -> None:
             operator="expert",
             code=kernel.code,
             analysis=kernel.analysis,
+            extra={"backend": kernel.backend},
             verdict=result.verdict,
         )
         archive.add(record)

@@ -16,7 +16,7 @@ import pytest
 import warpsmith
 
 ROOT = Path(__file__).resolve().parents[1]
-ROOMS = ("tasks", "judge", "archive", "search", "learner", "actors", "serving", "cluster", "configs")
+ROOMS = ("tasks", "judge", "archive", "search", "learner", "actors", "serving", "cluster", "configs", "models")
 
 
 def tracked_files() -> list[Path]:

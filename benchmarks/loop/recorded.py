@@ -110,7 +110,7 @@ class ChainLearner(Member):
         self._version += 1
         return StepResult(policy_version=self._version, metrics={"loss": numbers(self._chain, 1)[0]})
 
-    def sft_step(self, samples: Sequence[Sample]) -> StepResult:
+    def sft_step(self, samples: Sequence[Sample], lr_scale: float = 1.0) -> StepResult:
         return self.step(samples)
 
     def probe(self, token_ids: Sequence[int]) -> tuple[float, ...]:

@@ -51,16 +51,17 @@ _POSITIVE = frozenset(
     ]
 )
 _POINTLESS_ON_POSITIVE = frozenset({"relu", "abs", "leaky_relu", "elu"})
+# None is a name that the kernels give to a variable of their own.
 _NAMES = {
     FULL: (
         ("x", "y", "z"),
-        ("a", "b", "c"),
+        ("a", "b", "d"),
         ("x", "residual", "gate"),
         ("h", "skip", "other"),
         ("input", "other", "third"),
     ),
-    COL: (("bias", "scale"), ("g", "w"), ("shift", "gamma"), ("beta", "weight")),
-    ROW: (("r", "q"), ("row_scale", "row_shift"), ("alpha", "delta")),
+    COL: (("bias", "scale"), ("gain", "offset"), ("shift", "gamma"), ("beta", "weight")),
+    ROW: (("per_row", "row_bias"), ("row_scale", "row_shift"), ("alpha", "delta")),
 }
 
 

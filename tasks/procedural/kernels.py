@@ -115,9 +115,10 @@ def function(node: Node, header: str, *, fast: bool = False) -> str:
         return ""
     inputs = used_inputs([node])
     body = statements([node], {i: i.name for i in inputs}, fast=fast)
+    *before, last = body.lines
     lines = [f"{header} float f({', '.join(f'float {i.name}' for i in inputs)}) {{"]
-    lines += [f"    {line}" for line in body.lines]
-    return "\n".join([*lines, f"    return {body.results[0]};", "}"])
+    lines += [f"    {line}" for line in before]
+    return "\n".join([*lines, f"    return {last.split(' = ', 1)[1]}", "}"])
 
 
 def call(node: Node, at: Mapping[str, str]) -> str:

@@ -63,13 +63,13 @@ class Learner:
         return int(self._member._version)
 
     def __getattr__(self, method: str) -> Any:
-        def call(*arguments: Any) -> Any:
+        def call(*arguments: Any, **named: Any) -> Any:
             self._calls += 1
             if self._calls in self._deaths:
                 self._member = None
             if self._member is None:
                 raise LearnerLostError(f"the learner died during {method}")
-            return getattr(self._member, method)(*(str(a) if isinstance(a, Path) else a for a in arguments))
+            return getattr(self._member, method)(*(str(a) if isinstance(a, Path) else a for a in arguments), **named)
 
         return call
 

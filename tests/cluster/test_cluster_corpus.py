@@ -24,8 +24,10 @@ def run_of(path: Path, *overrides: str) -> Any:
     """What corpus_samples needs of a run; a token is a character."""
     said: list[str] = []
     session = SimpleNamespace(
-        chat_ids=lambda messages: tuple(ord(c) for c in messages[-1]["content"]),
-        answer_ids=lambda text: (*map(ord, text), 0),
+        many_ids=lambda chats, answers: [
+            (tuple(ord(c) for c in chat[-1]["content"]), (*map(ord, answer), 0))
+            for chat, answer in zip(chats, answers, strict=True)
+        ]
     )
     config = load_config(None, [f"sft.corpus={path}", *overrides])
     return SimpleNamespace(config=config, session=session, say=said.append, said=said)
@@ -135,3 +137,28 @@ def test_success_is_correct_distinct_and_the_fastest(tmp_path: Path) -> None:
     assert [sample.completion_ids for sample in successes([group], 2)] == [(1,), (4,)]
     assert [sample.completion_ids for sample in successes([group], 9)] == [(1,), (4,), (0,)]
     assert all(not sample.behaviour_logprobs for sample in successes([group], 9))
+
+
+def test_many_texts_are_tokenised_as_each_by_itself() -> None:
+    from transformers import AutoTokenizer
+
+    from cluster.session import Session
+    from learner.pretrained import prepare_model
+
+    tokenizer = AutoTokenizer.from_pretrained(prepare_model("tiny-random"))
+    session = Session(rollout=None, evaluators=None, learner=None, tokenizer=tokenizer)
+    chats = [({"role": "user", "content": text},) for text in ("Write a kernel.", "x = '<|im_start|>'\n", "ä")]
+    answers = ["## Code\n```python\nimport torch\n```\n", " leading", "<|im_end|>"]
+    found = session.many_ids(chats, answers)
+    assert found == [(session.chat_ids(chat), session.answer_ids(a)) for chat, a in zip(chats, answers, strict=True)]
+
+
+def test_the_learning_rate_rises_and_falls_in_equal_steps() -> None:
+    from cluster.stage_settings import SftSettings
+    from cluster.stages import lr_share
+
+    settings = SftSettings(warmup=2, final_lr=0.2)
+    shares = [lr_share(settings, number, 7) for number in range(1, 8)]
+    assert shares == pytest.approx([1 / 3, 2 / 3, 1.0, 0.8, 0.6, 0.4, 0.2])
+    assert {lr_share(SftSettings(), number, 3) for number in (1, 2, 3)} == {1.0}
+    assert lr_share(SftSettings(final_lr=0.1), 1, 1) == 1.0

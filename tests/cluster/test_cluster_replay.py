@@ -208,6 +208,20 @@ def test_a_replay_gives_the_same_batches_losses_and_weights(recorded: Path, tmp_
     assert weights(again) == weights(recorded)
 
 
+def test_fewer_checkpoints_of_the_supervised_stage_change_nothing_but_what_a_kill_costs(
+    recorded: Path, tmp_path: Path
+) -> None:
+    """The engine of a replay takes no weights: three updates and one commit are the same three updates."""
+    train(config_in(tmp_path, "sft.commit_every=10"), mode=Mode(kind="replay", recording=recorded))
+    again = tmp_path / "cpu-replay"
+    assert batches(again) == batches(recorded)
+    assert losses(again) == losses(recorded)
+    assert weights(again) == weights(recorded)
+    lines = [json.loads(line) for line in (again / "metrics.jsonl").read_text().splitlines()]
+    synced = [line["step"] for line in lines if line["stage"] == "sft" and "probe_logprob_after" in line]
+    assert synced == [max(line["step"] for line in lines if line["stage"] == "sft")]
+
+
 def test_learning_alone_is_given_the_same_batches(recorded: Path, tmp_path: Path) -> None:
     train(config_in(tmp_path), mode=Mode(kind="learn-only", recording=recorded / ROLLOUTS))
     alone, whole = batches(tmp_path / "cpu-learn-only"), batches(recorded)

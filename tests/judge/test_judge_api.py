@@ -261,3 +261,15 @@ def test_judging_on_a_gpu_without_cupy_says_what_to_do(monkeypatch: pytest.Monke
     monkeypatch.setitem(sys.modules, "cupy", None)  # as if it were not installed
     with pytest.raises(JudgeError, match=r"needs CuPy: pip install .* or judge on the CPU"):
         Judge(JudgeSettings(device="cuda"))
+
+
+def test_without_timing_right_is_correct_and_wrong_is_incorrect() -> None:
+    task = load_task(str(EXAMPLE / "task.py"))
+    with Judge(QUICK.model_copy(update={"timed": False})) as judge:
+        fast, wrong = (
+            judge.judge(task, Candidate(code=(EXAMPLE / name).read_text())) for name in ("fast.py", "wrong.py")
+        )
+    assert (fast.status, fast.speedup) == (Status.CORRECT, None)
+    assert "not timed" in fast.message
+    assert not {"time", "recheck"} & fast.phase_seconds.keys()
+    assert wrong.status is Status.INCORRECT

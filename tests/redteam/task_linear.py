@@ -5,6 +5,7 @@ import torch
 ROWS = 384
 WIDTH = 96
 VARIANTS = {"odd": {"ROWS": 77}}
+GPU_VARIANTS = {"default": {"ROWS": 8192, "WIDTH": 512}, "odd": {"ROWS": 77}}
 HELD_OUT = ("odd",)
 
 

@@ -5,6 +5,7 @@ import torch
 ROWS = 256
 COLS = 200
 VARIANTS = {"odd": {"ROWS": 61, "COLS": 131}}
+GPU_VARIANTS = {"default": {"ROWS": 8192, "COLS": 1024}, "odd": {"ROWS": 61, "COLS": 131}}
 HELD_OUT = ("odd",)
 
 

@@ -11,7 +11,6 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
-from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -32,22 +31,23 @@ def load_cuda(source: str, options: Sequence[str] = ()) -> Any:
 
     Raises AssertionError for a source that g++ refuses and for a launch that no GPU would accept.
     """
-    library = _compile(source)
-    launchers = {name: _launcher(name, kernel, library) for name, kernel in parse_kernels(source).items()}
+    if source not in _compiled:
+        prepare([source])
+    library, number = _compiled[source]
+    kernels = parse_kernels(source).items()
+    launchers = {name: _launcher(name, parameters, library, number) for name, parameters in kernels}
     return SimpleNamespace(**launchers)
 
 
-@cache
-def _compile(source: str) -> ctypes.CDLL:
-    text = [f'#include "{HEADER}"', _DYNAMIC.sub(r"\1* \2 = (\1*)dynamic_shared;", source), "static void** passed;"]
-    for name, parameters in parse_kernels(source).items():
-        types = [re.sub(r"\bconst\b", "", parameter.declared) for parameter in parameters]
-        given = ", ".join(f"*({declared}*)passed[{i}]" for i, declared in enumerate(types))
-        text.append(
-            f"static void body_{name}() {{ {name}({given}); }}\n"
-            f'extern "C" bool launch_{name}(const Index* grid, const Index* block, void** arguments) {{\n'
-            f"    passed = arguments;\n    return run_grid(*grid, *block, body_{name});\n}}"
-        )
+_compiled: dict[str, tuple[ctypes.CDLL, int]] = {}
+"""Each source's library, and its number in there."""
+
+
+def prepare(sources: Sequence[str]) -> None:
+    """Compile several sources at once, which takes little longer than one: load_cuda finds them afterwards."""
+    text = [f'#include "{HEADER}"', "static void** passed;"]
+    for number, source in enumerate(sources):
+        text += _as_namespace(source, number)
     with tempfile.TemporaryDirectory() as folder:
         path, target = Path(folder) / "kernel.cpp", Path(folder) / "kernel.so"
         path.write_text("\n".join(text), encoding="utf-8")
@@ -56,11 +56,29 @@ def _compile(source: str) -> ctypes.CDLL:
             ["g++", *flags, str(path), "-o", str(target)], capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stderr[:2000]
-        return ctypes.CDLL(str(target))
+        library = ctypes.CDLL(str(target))
+    _compiled.update({source: (library, number) for number, source in enumerate(sources)})
 
 
-def _launcher(name: str, parameters: Sequence[Parameter], library: ctypes.CDLL) -> Callable[..., None]:
-    launch = getattr(library, f"launch_{name}")
+def _as_namespace(source: str, number: int) -> list[str]:
+    """A source and what launches its kernels. Functions with C linkage are the same in all namespaces, so kernels get
+    names of their own."""
+    kernels = parse_kernels(source)
+    text = [f"#define {name} kernel{number}_{name}" for name in kernels]
+    text += [f"namespace source{number} {{", _DYNAMIC.sub(r"\1* \2 = (\1*)dynamic_shared;", source)]
+    for name, parameters in kernels.items():
+        types = [re.sub(r"\bconst\b", "", parameter.declared) for parameter in parameters]
+        given = ", ".join(f"*({declared}*)passed[{i}]" for i, declared in enumerate(types))
+        text.append(
+            f"static void body_{name}() {{ {name}({given}); }}\n"
+            f'extern "C" bool launch{number}_{name}(const Index* grid, const Index* block, void** arguments) {{\n'
+            f"    passed = arguments;\n    return run_grid(*grid, *block, body_{name});\n}}"
+        )
+    return [*text, "}", *(f"#undef {name}" for name in kernels)]
+
+
+def _launcher(name: str, parameters: Sequence[Parameter], library: ctypes.CDLL, number: int) -> Callable[..., None]:
+    launch = getattr(library, f"launch{number}_{name}")
     launch.restype = ctypes.c_bool
     convert = [
         (pointer_converter if p.scalar is None else number_converter)(f"{name}: {p.name}", p) for p in parameters

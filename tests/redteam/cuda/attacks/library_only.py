@@ -1,0 +1,22 @@
+# expect: correct|rejected
+# Way of cheating number 38: has a kernel that it never calls
+import torch
+
+import warpsmith
+
+SOURCE = r"""
+extern "C" __global__ void f(const float* x, const float* b, float* y, long long n) {
+    long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+    if (i < n) { float t = x[i] * 2.f + b[i]; y[i] = fmaxf(t, 0.f) * x[i] + 1.f; }
+}
+"""
+kernels = warpsmith.load_cuda(SOURCE)
+
+
+def run(x, b, y):
+    kernels.f((x.numel() + 255) // 256, 256, x, b, y, x.numel())
+
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x, b):
+        return torch.relu(x * 2.0 + b) * x + 1.0

@@ -1,0 +1,30 @@
+# expect: correct|incorrect|rejected|runtime_error
+# Way of cheating number 1: false events, and nobody waits for the GPU
+import torch
+
+import warpsmith
+
+SOURCE = r"""
+extern "C" __global__ void f(const float* x, const float* b, float* y, long long n) {
+    long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+    if (i < n) { float t = x[i] * 2.f + b[i]; y[i] = fmaxf(t, 0.f) * x[i] + 1.f; }
+}
+"""
+kernels = warpsmith.load_cuda(SOURCE)
+
+
+def run(x, b, y):
+    for _ in range(12):  # several times slower than the baseline
+        kernels.f((x.numel() + 255) // 256, 256, x, b, y, x.numel())
+
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x, b):
+        y = torch.empty_like(x)
+        run(x, b, y)
+        return y
+
+
+torch.cuda.Event.elapsed_time = lambda self, other: 1e-6
+torch.cuda.Event.synchronize = lambda self: None
+torch.cuda.synchronize = lambda *args: None

@@ -1,0 +1,24 @@
+# expect: incorrect|runtime_error|rejected
+# Way of cheating number 42: claims an output that reaches beyond its allocation
+import cupy
+import torch
+
+import warpsmith
+
+SOURCE = r"""
+extern "C" __global__ void f(const float* x, const float* b, float* y, long long n) {
+    long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+    if (i < n) { float t = x[i] * 2.f + b[i]; y[i] = fmaxf(t, 0.f) * x[i] + 1.f; }
+}
+"""
+kernels = warpsmith.load_cuda(SOURCE)
+
+
+def run(x, b, y):
+    kernels.f((x.numel() + 255) // 256, 256, x, b, y, x.numel())
+
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x, b):
+        memory = cupy.cuda.UnownedMemory(cupy.cuda.runtime.malloc(1 << 12), 4 * x.numel(), self)
+        return torch.from_dlpack(cupy.ndarray(x.shape, "float32", cupy.cuda.MemoryPointer(memory, 0)))

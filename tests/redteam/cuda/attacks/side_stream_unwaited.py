@@ -1,0 +1,32 @@
+# expect: correct|incorrect|rejected|runtime_error
+# Way of cheating number 7: slow work on a stream of its own, and the waits are taken away
+import torch
+
+import warpsmith
+
+SOURCE = r"""
+extern "C" __global__ void f(const float* x, const float* b, float* y, long long n) {
+    long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+    if (i < n) { float t = x[i] * 2.f + b[i]; y[i] = fmaxf(t, 0.f) * x[i] + 1.f; }
+}
+"""
+kernels = warpsmith.load_cuda(SOURCE)
+
+
+def run(x, b, y):
+    for _ in range(12):  # several times slower than the baseline
+        kernels.f((x.numel() + 255) // 256, 256, x, b, y, x.numel())
+
+
+side = torch.cuda.Stream()
+torch.cuda.Event.synchronize = lambda self: None
+torch.cuda.synchronize = lambda *args: None
+torch.cuda.Event.elapsed_time = lambda self, other: 1e-3
+
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x, b):
+        y = torch.empty_like(x)
+        with torch.cuda.stream(side):
+            run(x, b, y)
+        return y
