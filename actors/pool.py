@@ -23,8 +23,9 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from typing import Any, Literal
+from typing import Any
 
+from actors.calling import new_actor, seat_for, send
 from actors.death import cause_of, kill, wait_gone
 from actors.elastic import Bounds, Sizing, leaving_order
 from actors.errors import ActorError
@@ -432,21 +433,10 @@ class Pool:
             self._outcomes.append(Outcome(work=task.work, value=value, seat=seat, attempts=attempts))
 
     def _fill(self, seat: Seat) -> None:
-        import ray
-
         role = self.role
         seat.incarnation, self._incarnations = self._incarnations, self._incarnations + 1
         seat.fillings += 1
-        options: dict[str, Any] = {
-            "num_cpus": role.num_cpus,
-            "num_gpus": role.num_gpus,
-            "resources": role.resources,
-            "scheduling_strategy": role.places.strategy(role.name, seat.index),
-            "max_restarts": 0,
-        }
-        if role.env:
-            options["runtime_env"] = {"env_vars": role.env}
-        seat.handle = ray.remote(role.actor_class).options(**options).remote(seat.incarnation)
+        seat.handle = new_actor(role, seat)
         self._manager.add_actors([seat.handle])
         seat.actor_id = self._manager.actor_ids()[-1]
         seat.phase, seat.birth, seat.state_key = "starting", None, None
@@ -467,25 +457,10 @@ class Pool:
         for task in waiting:
             if not self._ledger.is_open(task):
                 continue
-            seat = self._seat_for(task.work)
+            seat = seat_for(task.work, self._seats, self._ledger, self._in_flight, self._is_current)
             work = task.work
             if seat is None or not self._call(seat, "work", work.method, work.kwargs, work.timeout, task=task):
                 self._ledger.queue.append(task)
-
-    def _seat_for(self, work: Work) -> Seat | None:
-        """The least busy member that may do it now."""
-        filled = [seat for seat in self._seats if seat.phase != "empty"]
-        allowed = [s for s in filled if s.index == work.seat or work.seat is None]
-        allowed = [s for s in allowed if s.index not in work.avoid] or allowed
-        free = [
-            (load, s.index, s)
-            for s in allowed
-            if s.phase == "ready"
-            and s.wanted
-            and self._is_current(s)
-            and (load := self._ledger.load(s.incarnation)) < self._in_flight
-        ]
-        return min(free)[2] if free else None
 
     def _drop_hopeless(self) -> None:
         """Ends works that only an empty seat may do."""
@@ -496,38 +471,8 @@ class Pool:
                 message = f"{self.role.name} {pinned} is gone: {self._seats[pinned].last_failure}"
                 self._finish(task, Failure(kind="Lost", message=message), None)
 
-    def _call(
-        self,
-        seat: Seat,
-        kind: Literal["start", "state", "work"],
-        method: str,
-        kwargs: dict[str, Any],
-        timeout: float,
-        *,
-        task: Task | None = None,
-        state: State | None = None,
-    ) -> bool:
-        """Sends a call; False when the manager did not take it (it drops calls to unhealthy or busy actors)."""
-        call_id = self._ledger.next_call_id()
-        accepted = self._manager.foreach_actor_async(
-            method, tag=call_id, kwargs=kwargs, remote_actor_ids=[seat.actor_id]
-        )
-        if accepted != 1:
-            return False
-        self._ledger.open(
-            Call(
-                call_id=call_id,
-                kind=kind,
-                seat=seat.index,
-                incarnation=seat.incarnation,
-                deadline=time.monotonic() + timeout,
-                timeout=timeout,
-                method=method,
-                task=task,
-                state=state,
-            )
-        )
-        return True
+    def _call(self, seat: Seat, *call: Any, **more: Any) -> bool:
+        return send(self._manager, self._ledger, seat, *call, **more)
 
     def _nobody(self) -> str:
         reason = next((seat.last_failure for seat in self._seats if seat.last_failure), "none was started")
