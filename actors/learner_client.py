@@ -164,8 +164,7 @@ class LearnerClient:
             raise LearnerLostError(f"the learner gave no answer to {method} within {timeout:g} s{hint}") from None
         except ray.exceptions.RayError as error:
             raise LearnerLostError(
-                f"the learner died during {method} at version {self.policy_version} ({type(error).__name__}): start "
-                "again, the run continues from its last checkpoint"
+                f"the learner died during {method} at version {self.policy_version} ({type(error).__name__})"
             ) from None
         if isinstance(value, Failure):
             raise value.error or ActorError(f"{method} failed in the learner: {value.kind}: {value.message}")

@@ -29,7 +29,7 @@ def keep_learning(run: Run, work: Callable[[Run], None]) -> None:
             restart = getattr(run.session.learner, "restart", None)
             used = 0 if run.state != reached else used
             if restart is None or used >= run.config.run.learner_restarts:
-                raise
+                raise LearnerLostError(f"{error}: start again, the run continues from its last checkpoint") from None
             used += 1
             # What is in memory may be ahead of what is on disk, and the statistics of rewards are.
             run.state = reached = run.folder.read_state()
