@@ -2,12 +2,20 @@
 VENV ?= .venv
 export VENV
 ARGS ?=
+# Test files that run side by side, each with a Ray, an engine and a judge of its own (4 GB each); 0: one after the other.
+WORKERS ?= 2
+PYTEST = $(VENV)/bin/python -m pytest
+SPREAD = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: help setup setup-dev run test test-fast lint docs audit lock clean
+# Their processes are hundreds, and each would compile the sources again.
+test test-all test-fast: export PYTHONDONTWRITEBYTECODE =
+
+.PHONY: help setup setup-dev run test test-all test-fast lint docs audit lock clean
 
 help:
 	@echo 'make run        contrastive RL on this machine, end to end, about 14 minutes; ends with a table and a report'
-	@echo 'make test       every test that this machine can run'
+	@echo 'make test       every test that CI runs, as far as this machine can run them'
+	@echo 'make test-all   those marked nightly too'
 	@echo 'make test-fast  the tests that take seconds'
 	@echo 'make lint       ruff and mypy'
 	@echo 'make docs       the documentation site, strictly, into site-docs/'
@@ -24,10 +32,13 @@ run:
 	@$(VENV)/bin/warpsmith train configs/cpu.toml $(ARGS)
 
 test: setup-dev
-	@$(VENV)/bin/python -m pytest $(ARGS)
+	@$(PYTEST) $(SPREAD) -m 'not nightly' $(ARGS)
+
+test-all: setup-dev
+	@$(PYTEST) $(SPREAD) $(ARGS)
 
 test-fast: setup-dev
-	@$(VENV)/bin/python -m pytest -m 'not slow and not gpu' $(ARGS)
+	@$(PYTEST) -m 'not slow and not gpu and not nightly' $(ARGS)
 
 lint: setup-dev
 	@$(VENV)/bin/ruff check .

@@ -67,8 +67,8 @@ def seat_for(
     allowed = [s for s in filled if s.index == work.seat or work.seat is None]
     allowed = [s for s in allowed if s.index not in work.avoid] or allowed
     free = [
-        (load, s.index, s)
+        (load, s.affinity != work.affinity, s.index, s)
         for s in allowed
         if s.phase == "ready" and s.wanted and is_current(s) and (load := ledger.load(s.incarnation)) < in_flight
     ]
-    return min(free)[2] if free else None
+    return min(free, key=lambda one: one[:3])[3] if free else None

@@ -21,15 +21,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ConfigDict, Field
-
 from actors.errors import ActorError
+from actors.settings import EndpointSettings
 from actors.spending import Call, Price, Spending
 from search.operators import estimate_tokens
 from search.types import Completion, Prompt
 
 if TYPE_CHECKING:
     import httpx
+
+__all__ = ["EndpointModel", "EndpointSettings", "ModelError"]
 
 LOST, REFUSED, UNPAID = "lost", "refused", "budget"
 """finish_reason of a completion that never came, whose prompt was refused, and that the budget did not admit."""
@@ -39,31 +40,6 @@ MAX_ANSWER_CHARACTERS = 1_000_000
 
 class ModelError(ActorError):
     """A model cannot be used: its key, its name or the request is wrong. Trying again does not help."""
-
-
-class EndpointSettings(BaseModel):
-    """One model behind one endpoint."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    name: str = Field(min_length=1)
-    """As the endpoint knows it."""
-    base_url: str = "https://api.openai.com/v1"
-    max_tokens: int = Field(8192, ge=1)
-    temperature: float | None = Field(0.8, ge=0)
-    """None leaves it to the endpoint."""
-    concurrency: int = Field(4, ge=1)
-    """Calls in flight."""
-    tries: int = Field(5, ge=1)
-    """Of one call, the first included."""
-    backoff: float = Field(1.0, gt=0)
-    """Seconds of the first pause; each one is twice the one before."""
-    max_backoff: float = Field(60.0, gt=0)
-    connect_seconds: float = Field(10.0, gt=0)
-    silence_seconds: float = Field(120.0, gt=0)
-    """Longest wait for the next piece of an answer."""
-    call_seconds: float = Field(900.0, gt=0)
-    """Longest that one try may take."""
 
 
 @dataclass

@@ -19,6 +19,9 @@ from judge.settings import JudgeSettings
 from judge.types import Status, Verdict
 from tasks.errors import TaskError
 
+LOOK_AHEAD = 16
+"""Jobs drawn for each judge of a GPU."""
+
 
 @dataclass(kw_only=True)
 class _Open:
@@ -61,6 +64,8 @@ class EvaluatorPool:
             asks: as of Bounds.
         """
         self._settings = settings
+        # A judge of a GPU keeps what it made of a task, processes and baselines, from candidate to candidate.
+        self._keeps = judge.device == "cuda"
         self._timeouts = timeouts
         self._say = on_event or (lambda line: None)
         settled = Role(
@@ -87,7 +92,7 @@ class EvaluatorPool:
         drawn_all = False
         try:
             while True:
-                while not drawn_all and len(unfinished) <= self._draws:
+                while not drawn_all and len(unfinished) <= self._ahead:
                     job = next(source, None)
                     if job is None:
                         drawn_all = True
@@ -117,12 +122,6 @@ class EvaluatorPool:
         self._pool.resize(actors)
 
     @property
-    def _draws(self) -> int:
-        """Jobs to hold: one for each judge, and where the pool may grow enough to show that it should."""
-        size = self._pool.size
-        return size if size >= self._settings.max_actors else min(2 * size, self._settings.max_actors)
-
-    @property
     def pids(self) -> list[int]:
         """Processes of the judges that are ready."""
         return [birth.pid for birth in self._pool.births()]
@@ -137,6 +136,14 @@ class EvaluatorPool:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @property
+    def _ahead(self) -> int:
+        """Jobs that are drawn before a judge is free for them: where the pool may grow enough to show that it should,
+        where tasks have their judges enough to choose from."""
+        size = self._pool.size
+        held = size if size >= self._settings.max_actors else min(2 * size, self._settings.max_actors)
+        return held * (LOOK_AHEAD if self._keeps else 1)
+
     def _work(self, entry: _Open) -> Work:
         return Work(
             work_id=entry.job.job_id,
@@ -144,6 +151,7 @@ class EvaluatorPool:
             kwargs={"task": entry.job.task, "candidate": entry.job.candidate},
             timeout=self._timeouts.judge,
             avoid=entry.tried,
+            affinity=entry.job.task.task_id if self._keeps else None,
         )
 
     def _result(self, entry: _Open, outcome: Outcome) -> JudgeResult | None:

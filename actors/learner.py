@@ -53,6 +53,10 @@ class LearnerActor(Member):
         with self._turn.shared():
             return self.engine.publish(Path(folder))
 
+    def lend(self) -> WeightsVersion:
+        with self._turn.shared():
+            return self.engine.lend()
+
     def save(self, folder: str) -> None:
         self.engine.save(Path(folder))
 

@@ -113,6 +113,11 @@ class LearnerClient:
         version: WeightsVersion = self._call("publish", self._timeouts.sync, folder=str(folder))
         return version
 
+    def lend(self) -> WeightsVersion:
+        """The whole policy in memory, for engines of the learner's machine, until the next call."""
+        version: WeightsVersion = self._call("lend", self._timeouts.sync)
+        return version
+
     def save(self, folder: Path) -> None:
         """Writes a checkpoint."""
         self._call("save", self._timeouts.sync, folder=str(folder))

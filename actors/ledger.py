@@ -28,6 +28,8 @@ class Work:
     """Only this member may do it; None for any."""
     avoid: frozenset[int] = frozenset()
     """Seats that had their try; used again only when there is no other."""
+    affinity: Hashable = None
+    """Works of one affinity go to one member while there is other work for the others: it has kept what they share."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -439,7 +439,7 @@ class Pool:
         seat.handle = new_actor(role, seat)
         self._manager.add_actors([seat.handle])
         seat.actor_id = self._manager.actor_ids()[-1]
-        seat.phase, seat.birth, seat.state_key = "starting", None, None
+        seat.phase, seat.birth, seat.state_key, seat.affinity = "starting", None, None, None
         seat.since, seat.placed = time.monotonic(), False
         seat.arrival = seat.handle.ping.remote() if self._bounds.elastic else None
         self._call(seat, "start", "start", role.start, self._timeouts.actor_start)
@@ -453,14 +453,31 @@ class Pool:
         return self._state is None or seat.state_key == self._state.key
 
     def _hand_out(self) -> None:
-        waiting, self._ledger.queue = list(self._ledger.queue), type(self._ledger.queue)()
-        for task in waiting:
-            if not self._ledger.is_open(task):
-                continue
+        waiting = [task for task in self._ledger.queue if self._ledger.is_open(task)]
+        order = {id(task): number for number, task in enumerate(waiting)}
+        left: list[Task] = []
+        while waiting:
+            task = waiting.pop(self._next_of(waiting))
             seat = seat_for(task.work, self._seats, self._ledger, self._in_flight, self._is_current)
             work = task.work
             if seat is None or not self._call(seat, "work", work.method, work.kwargs, work.timeout, task=task):
-                self._ledger.queue.append(task)
+                left.append(task)
+            else:
+                seat.affinity = work.affinity
+        self._ledger.queue = type(self._ledger.queue)(sorted(left, key=lambda task: order[id(task)]))
+
+    def _next_of(self, waiting: list[Task]) -> int:
+        """Which of them to hand out: the first, unless affinities say otherwise. Then one whose member is free for it,
+        else one that no member holds yet."""
+        if all(task.work.affinity is None for task in waiting):
+            return 0
+        holders = {seat.affinity: seat for seat in self._seats if seat.phase == "ready" and seat.affinity is not None}
+        ranks = []
+        for task in waiting:
+            holder = holders.get(task.work.affinity)
+            free = holder is not None and not self._ledger.load(holder.incarnation)
+            ranks.append(0 if free else 1 if holder is None else 2)
+        return ranks.index(min(ranks))
 
     def _drop_hopeless(self) -> None:
         """Ends works that only an empty seat may do."""

@@ -25,6 +25,9 @@ from search.types import Completion, Prompt
 REFUSED = "refused"
 """finish_reason of a completion whose prompt leaves no room for it."""
 
+GRAPH_SIZES = (1, 2, 4, 8, 16, 32, 64, 96, 128, 192, 256, 320, 384, 448, 512, 640, 768, 896, 1024)
+"""Sequences of a decoding step for which a CUDA graph is recorded."""
+
 PREFILL_TOKENS = 4096
 """Most prompt tokens of one engine step on a CPU."""
 
@@ -73,7 +76,12 @@ def _on_gpu(settings: RolloutSettings) -> dict[str, Any]:
     as a CUDA graph it takes a fraction of the time, compiled or not."""
     place: dict[str, Any] = {"gpu_memory_utilization": settings.gpu_memory_utilization}
     if not settings.enforce_eager and not settings.compiled:
-        place["compilation_config"] = {"mode": 0, "cudagraph_mode": "FULL_DECODE_ONLY"}
+        place["compilation_config"] = {
+            "mode": 0,
+            "cudagraph_mode": "FULL_DECODE_ONLY",
+            # Batches are filled up to the next of these: vLLM's own fifty take several times as long to record.
+            "cudagraph_capture_sizes": [n for n in GRAPH_SIZES if n < settings.max_num_seqs] + [settings.max_num_seqs],
+        }
     return place
 
 
@@ -119,7 +127,7 @@ class RolloutActor(Member):
         return self.birth()
 
     def generate(self, prompts: Sequence[Prompt]) -> list[Completion]:
-        """``settings.group_size`` completions of each prompt, in order.
+        """``settings.group_size`` completions of each prompt (``samples`` where it says so), in order.
 
         A prompt whose tokens and ``max_tokens`` exceed the context is not sent; its completions are empty, with
         ``finish_reason`` "refused" and the reason.
@@ -154,6 +162,10 @@ class RolloutActor(Member):
             FatalError: the update failed halfway; the engine is gone.
         """
         self._check_usable()
+        if self._llm.llm_engine.is_sleeping():
+            raise ActorError(
+                "the engine sleeps: wake it before it is given weights, or waking brings the old ones back"
+            )
         tensors = read_weights(version, self._shapes)
         try:
             with self._turn.shared():
@@ -203,7 +215,7 @@ class RolloutActor(Member):
         from vllm import SamplingParams
 
         return SamplingParams(
-            n=self._settings.group_size,
+            n=prompt.samples or self._settings.group_size,
             max_tokens=self._settings.max_tokens,
             temperature=self._settings.temperature,
             top_p=self._settings.top_p,
@@ -244,5 +256,5 @@ class RolloutActor(Member):
                 policy_version=self._policy_version,
                 reason=reason,
             )
-            for index in range(self._settings.group_size)
+            for index in range(prompt.samples or self._settings.group_size)
         ]

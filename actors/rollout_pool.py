@@ -76,7 +76,7 @@ class RolloutPool:
         self.policy_version = 0
 
     def generate(self, prompts: Sequence[Prompt]) -> list[Completion]:
-        """``settings.group_size`` completions of each prompt, in the prompts' order.
+        """``settings.group_size`` completions of each prompt (``samples`` where it says so), in the prompts' order.
 
         A prompt that leaves no room for an answer comes back as completions with ``finish_reason`` "refused".
 

@@ -66,6 +66,8 @@ class Seat:
     phase: Literal["starting", "ready", "empty"] = "empty"
     state_key: Hashable = None
     birth: Birth | None = None
+    affinity: Hashable = None
+    """Of the last work it was given."""
     fillings: int = 0
     failed_starts: int = 0
     """In a row; members that started but could not take the state count too."""

@@ -1,4 +1,4 @@
-"""The pools and their deadlines: the rollout, evaluators and timeouts sections of the configuration."""
+"""The pools, endpoints and deadlines: the rollout, evaluators and timeouts sections of the configuration."""
 
 from __future__ import annotations
 
@@ -37,6 +37,9 @@ class RolloutSettings(BaseModel):
     """GPUs of one engine; 0 runs it on a CPU. Roles that share a GPU ask for parts of it."""
     threads: int = Field(1, ge=1)
     """OpenMP threads of one engine on a CPU."""
+    channel: Literal["file", "memory"] = "file"
+    """How new weights reach the engines: by a folder on a disk that all of them see, or in memory (on a GPU by CUDA
+    IPC), for one machine and engines on the learner's own GPU."""
     max_probe_difference: float = Field(0.15, gt=0)
     """Mean |delta logprob| between engine and learner after a sync above which the run stops. A bfloat16 engine and a
     float32 learner that hold the same weights differ by about 0.04."""
@@ -72,6 +75,31 @@ class PlacementSettings(BaseModel):
     """Custom Ray resources that one engine takes, such as {"h200_node": 0.01} to keep it on a kind of node."""
     evaluator_resources: dict[str, float] = Field(default_factory=dict)
     learner_resources: dict[str, float] = Field(default_factory=dict)
+
+
+class EndpointSettings(BaseModel):
+    """One model behind one endpoint."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str = Field(min_length=1)
+    """As the endpoint knows it."""
+    base_url: str = "https://api.openai.com/v1"
+    max_tokens: int = Field(8192, ge=1)
+    temperature: float | None = Field(0.8, ge=0)
+    """None leaves it to the endpoint."""
+    concurrency: int = Field(4, ge=1)
+    """Calls in flight."""
+    tries: int = Field(5, ge=1)
+    """Of one call, the first included."""
+    backoff: float = Field(1.0, gt=0)
+    """Seconds of the first pause; each one is twice the one before."""
+    max_backoff: float = Field(60.0, gt=0)
+    connect_seconds: float = Field(10.0, gt=0)
+    silence_seconds: float = Field(120.0, gt=0)
+    """Longest wait for the next piece of an answer."""
+    call_seconds: float = Field(900.0, gt=0)
+    """Longest that one try may take."""
 
 
 class Timeouts(BaseModel):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 from actors.errors import ActorError
 from actors.types import SyncReport
@@ -14,6 +14,7 @@ from learner.types import WeightsVersion
 
 class _Learner(Protocol):
     def publish(self, folder: Path) -> WeightsVersion: ...
+    def lend(self) -> WeightsVersion: ...
     def probe(self, token_ids: Sequence[int]) -> Sequence[float]: ...
 
 
@@ -23,20 +24,27 @@ class _Engines(Protocol):
 
 
 def sync_weights(
-    learner: _Learner, rollout: _Engines, folder: Path, probe_ids: Sequence[int], *, max_jump: float
+    learner: _Learner,
+    rollout: _Engines,
+    folder: Path,
+    probe_ids: Sequence[int],
+    *,
+    max_jump: float,
+    channel: Literal["file", "memory"] = "file",
 ) -> SyncReport:
     """Publishes the learner's weights, loads them into all engines, compares the logprobs of a fixed text.
 
     Args:
         folder: versions are published below it.
         probe_ids: tokens of the fixed text, at least two.
+        channel: RolloutSettings.channel; "memory" writes no version.
         max_jump: largest mean |delta logprob| in nats (RolloutSettings.max_probe_difference).
 
     Raises:
         ActorError: an engine and the learner disagree by more: stale, partial or corrupted weights.
     """
     clock = [time.monotonic()]
-    version = learner.publish(folder)
+    version = learner.lend() if channel == "memory" else learner.publish(folder)
     clock.append(time.monotonic())
     rollout.load_weights(version)
     clock.append(time.monotonic())

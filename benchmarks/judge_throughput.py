@@ -33,7 +33,7 @@ import torch
 
 N = 1 << 18
 VARIANTS = {"odd": {"N": 65537}}
-GPU_VARIANTS = {"default": {"N": 1 << 24}, "odd": {"N": 65537}}
+GPU_VARIANTS = {"default": {"N": 16777216}, "odd": {"N": 65537}}
 HELD_OUT = ("odd",)
 
 

@@ -20,7 +20,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -139,17 +138,11 @@ def measure(arguments: argparse.Namespace) -> None:
     # Each worker has a process of its own: a judge is made for one thread, and CUDA does not outlive a fork.
     context = multiprocessing.get_context("spawn")
     given = [(name, kernels, settings, limits, end) for name, kernels in orders]
-    with (
-        ThreadPoolExecutor(1) as beside,
-        context.Pool(arguments.workers) as pool,
-        arguments.out.open("a") as out,
-    ):
-        work = beside.submit(work_of_all, [name for name, _ in orders], arguments.device)
-        if arguments.device == "cpu":  # where counting would disturb what is timed
-            work.result()
+    work = work_of_all([name for name, _ in orders], arguments.device)  # before anything is timed
+    with context.Pool(arguments.workers) as pool, arguments.out.open("a") as out:
         for rows in pool.imap_unordered(judged, given):
             for row in rows:
-                moved, flops = work.result().get(row.task, (0, 0))
+                moved, flops = work.get(row.task, (0, 0))
                 row = replace(row, bytes=moved, flops=flops)
                 out.write(json.dumps(asdict(row)) + "\n")
                 out.flush()
@@ -221,42 +214,35 @@ def judged(order: tuple[str, list[ExpertKernel], JudgeSettings, tuple[float, flo
 
 
 def work_of_all(names: list[str], device: str) -> dict[str, tuple[int, int]]:
-    """(bytes, FLOPs) of a call of each task's default variant, by running its Model once, in one process of its own."""
+    """(bytes, FLOPs) of a call of each task's default variant, in one process of its own, where nothing is computed."""
     sources = {}
     for task in map(load_task, names):
         sources[task.name] = variant_source(task.source, task.variants_on(device)[0].constants)
     done = subprocess.run(
-        [sys.executable, __file__, "--count", device],
-        input=json.dumps(sources),
-        stdout=subprocess.PIPE,
-        text=True,
-        check=False,
+        [sys.executable, __file__, "--count"], input=json.dumps(sources), stdout=subprocess.PIPE, text=True, check=False
     )
     lines = [line.split() for line in done.stdout.splitlines()]
     return {name: (int(moved), int(flops)) for name, moved, flops in lines}
 
 
-def count_all(device: str) -> None:
+def count_all() -> None:
     """For ``work_of_all``: sources as JSON on standard input; name, bytes and FLOPs on lines of standard output."""
     import torch
 
-    torch.set_num_threads(2)
+    torch.set_num_threads(1)
     for name, source in json.load(sys.stdin).items():
-        try:
-            print(name, *count(source, device), flush=True)
-        except Exception as error:  # the rows of this task go without
-            print(f"{name}: not counted: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
-        if device == "cuda":
-            torch.cuda.empty_cache()
+        for device in ("meta", "cpu"):  # without data where that can be, else for real
+            try:
+                print(name, *count(source, device), flush=True)
+                break
+            except Exception as error:
+                print(f"{name}: not counted on {device}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
 
 
 def count(source: str, device: str) -> tuple[int, int]:
     """(bytes, FLOPs) of one call of the suite's own, trusted code."""
     import torch
     from torch.utils.flop_counter import FlopCounterMode
-
-    names: dict[str, Any] = {"__name__": "task"}
-    exec(compile(source, "task.py", "exec"), names)
 
     def tensors(value: Any) -> Iterator[Any]:
         if isinstance(value, torch.Tensor):
@@ -265,14 +251,11 @@ def count(source: str, device: str) -> tuple[int, int]:
             for item in value:
                 yield from tensors(item)
 
-    def there(value: Any) -> Any:
-        if isinstance(value, torch.Tensor):
-            return value.to(device)
-        return type(value)(map(there, value)) if isinstance(value, list | tuple) else value
-
-    with torch.no_grad():
-        model = names["Model"](*names["get_init_inputs"]()).to(device).eval()
-        inputs = there(tuple(names["get_inputs"]()))
+    names: dict[str, Any] = {"__name__": "task"}
+    with torch.no_grad(), torch.device(device):
+        exec(compile(source, "task.py", "exec"), names)
+        model = names["Model"](*names["get_init_inputs"]()).eval()
+        inputs = names["get_inputs"]()
         with FlopCounterMode(display=False) as counter:
             outputs = model(*inputs)
     parts = [*tensors(inputs), *tensors(outputs), *model.state_dict().values()]
@@ -392,6 +375,6 @@ def _geomean(values: list[float]) -> float:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--count"]:
-        count_all(sys.argv[2])
+        count_all()
     else:
         main()

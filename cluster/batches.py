@@ -10,7 +10,7 @@ import numpy as np
 
 from cluster.recording import Answer, Group
 from learner.advantages import group_advantages
-from learner.rewards import RunningReward, overlong_penalty, raw_reward
+from learner.rewards import RunningReward, overlong_penalty, raw_reward, turn_returns
 from learner.settings import RewardSettings
 from learner.types import Sample
 
@@ -24,17 +24,46 @@ def score_groups(
         rewards: the running statistics; they take every reward in.
         max_tokens: longest completion, for the penalty of overlong ones.
     """
-    return [_score(group, settings, rewards, max_tokens) for group in groups]
+    families: dict[str, list[int]] = {}
+    for place, group in enumerate(groups):
+        families.setdefault(group.root_id, []).append(place)
+    scored = list(groups)
+    for places in families.values():
+        found = _score([groups[place] for place in places], settings, rewards, max_tokens)
+        for place, group in zip(places, found, strict=True):
+            scored[place] = group
+    return scored
 
 
-def _score(group: Group, settings: RewardSettings, rewards: RunningReward, max_tokens: int) -> Group:
-    raw = {i: _reward(a, settings, max_tokens) for i, a in enumerate(group.answers) if a.counts}
-    smoothed = rewards.smooth_group(group.task_name, list(raw.values()))
+def _score(family: Sequence[Group], settings: RewardSettings, rewards: RunningReward, max_tokens: int) -> list[Group]:
+    """All turns of all trajectories that began with one prompt: they are one group to the advantage."""
+    raw: dict[tuple[int, int], float] = {}  # (place in the family, place in its answers)
+    trajectories: dict[int, list[tuple[int, int]]] = {}
+    for place, group in enumerate(family):
+        for i, answer in enumerate(group.answers):
+            trajectories.setdefault(group.trajectory if group.root else i, []).append((place, i))
+            if answer.counts:
+                raw[place, i] = _reward(answer, settings, max_tokens)
+    earned: dict[tuple[int, int], float] = {}
+    for keys in trajectories.values():
+        keys.sort(key=lambda key: family[key[0]].turn)
+        returns = turn_returns([raw.get(key) for key in keys], settings.turn_discount, settings.turn_return)
+        earned |= {key: value for key, value in zip(keys, returns, strict=True) if value is not None}
+    order = sorted(earned)
+    smoothed = rewards.smooth_group(family[0].task_name, [earned[key] for key in order])
     advantages = group_advantages(np.asarray(smoothed, dtype=float), settings.advantage)
-    answers = [replace(a, reward=None, smoothed=None, advantage=None) for a in group.answers]
-    for (i, reward), smooth, advantage in zip(raw.items(), smoothed, advantages, strict=True):
-        answers[i] = replace(answers[i], reward=reward, smoothed=smooth, advantage=float(advantage))
-    return replace(group, answers=tuple(answers))
+    answers = [
+        [replace(a, reward=None, earned=None, smoothed=None, advantage=None) for a in group.answers] for group in family
+    ]
+    for (place, i), smooth, advantage in zip(order, smoothed, advantages, strict=True):
+        answers[place][i] = replace(
+            answers[place][i],
+            reward=raw[place, i],
+            earned=earned[place, i],
+            smoothed=smooth,
+            advantage=float(advantage),
+        )
+    return [replace(group, answers=tuple(found)) for group, found in zip(family, answers, strict=True)]
 
 
 def _reward(answer: Answer, settings: RewardSettings, max_tokens: int) -> float:

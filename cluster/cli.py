@@ -17,7 +17,15 @@ from typing import Annotated, Any
 import typer
 from typer.exceptions import TyperException
 
-from cluster import commands_audit, commands_cluster, commands_data, commands_judge, commands_serving, commands_tasks
+from cluster import (
+    commands_audit,
+    commands_cluster,
+    commands_data,
+    commands_evaluate,
+    commands_judge,
+    commands_serving,
+    commands_tasks,
+)
 from warpsmith import WarpsmithError, __version__
 
 USAGE_ERROR, INTERRUPTED = 2, 130
@@ -52,11 +60,12 @@ commands_tasks.register(commands_judge.tasks_app)
 commands_audit.register(app)
 commands_data.register(app)
 commands_cluster.register(app)
+commands_evaluate.register(app)
 commands_serving.register(app)
 
 
 def main() -> None:
-    """Entry point of the installed command."""
+    """Run the command line and exit with its code."""
     sys.exit(run(sys.argv[1:]))
 
 

@@ -16,13 +16,17 @@ def keep_learning(run: Run, work: Callable[[Run], None]) -> None:
     them, ``run.learner_restarts`` losses in a row are one too many.
 
     Args:
-        work: begins with ``restore`` and goes on to the end of the run.
+        work: goes from where the run's state says to its end.
 
     Raises what ``work`` raises; LearnerLostError when restarts are used up, or the learner cannot be started again.
     """
-    used, reached = 0, run.state
+    from cluster.progress import restore
+
+    used, reached, lost = 0, run.state, False
     while True:
         try:
+            if lost:
+                restore(run)
             work(run)
             return
         except LearnerLostError as error:
@@ -30,7 +34,7 @@ def keep_learning(run: Run, work: Callable[[Run], None]) -> None:
             used = 0 if run.state != reached else used
             if restart is None or used >= run.config.run.learner_restarts:
                 raise LearnerLostError(f"{error}: start again, the run continues from its last checkpoint") from None
-            used += 1
+            used, lost = used + 1, True
             # What is in memory may be ahead of what is on disk, and the statistics of rewards are.
             run.state = reached = run.folder.read_state()
             state = run.state.rewards

@@ -75,7 +75,7 @@ def rollout_show(
     step: Annotated[int, typer.Argument(help="The training step, from 1.")],
     full: Annotated[bool, typer.Option("--full", help="Whole answers, not their beginnings.")] = False,
     stage: Annotated[
-        Literal["contrastive", "self_supervised"], typer.Option(help="Whose steps or rounds are counted.")
+        Literal["contrastive", "self_supervised", "sft"], typer.Option(help="Whose steps or rounds are counted.")
     ] = "contrastive",
 ) -> None:
     """The groups of a step: the prompt, and its answers side by side with verdicts, rewards and advantages."""
@@ -140,7 +140,16 @@ def toml_lines(values: dict[str, Any], prefix: str = "") -> Iterator[str]:
         elif value is None:
             yield f"# {name} is not set"
         else:
-            yield f"{name} = {json.dumps(value)}"
+            yield f"{name} = {_toml_value(value)}"
+
+
+def _toml_value(value: Any) -> str:
+    """JSON, whose numbers, texts and lists TOML reads too; objects become inline tables, without what is not set."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{k} = {_toml_value(v)}" for k, v in value.items() if v is not None) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(_toml_value(one) for one in value) + "]"
+    return json.dumps(value)
 
 
 def write_text(path: Path, text: str) -> None:

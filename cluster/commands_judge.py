@@ -21,7 +21,7 @@ TaskArgument = Annotated[
     str, typer.Argument(metavar="TASK", help="A suite name, a task file, or a folder with task.py.")
 ]
 
-tasks_app = typer.Typer(help="The tasks: list, show, check, generate, corpus.")
+tasks_app = typer.Typer(help="The tasks: list, show, check, new, generate, corpus, decontaminate.")
 
 
 def register(app: typer.Typer) -> None:

@@ -21,6 +21,8 @@ def register(tasks_app: typer.Typer) -> None:
     """Add these commands to `warpsmith tasks`."""
     tasks_app.command("generate")(generate)
     tasks_app.command("corpus")(corpus)
+    tasks_app.command("decontaminate")(decontaminate)
+    tasks_app.command("new")(new)
 
 
 def generate(
@@ -91,3 +93,52 @@ def corpus(
         most_tokens=most_tokens,
     )
     raise typer.Exit(build_corpus(order, load_config(config, overrides or []), lambda text: typer.echo(text)))
+
+
+def decontaminate(
+    train: Annotated[
+        str, typer.Argument(metavar="TRAIN", help="Tasks as `tasks list` names them, or a corpus of generated tasks.")
+    ] = "procedural:train:2000",
+    test: Annotated[str, typer.Argument(metavar="TEST", help="Tasks that must not be in it.")] = "suite",
+    trace: Annotated[
+        bool, typer.Option("--trace", help="Compare operator graphs of other people's files too: their code is run.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print exactly one JSON object on stdout.")] = False,
+) -> None:
+    """Which tasks of TEST are in TRAIN as well: word for word, with the same operators, or in a similar text?
+
+    Exit code 0: none, or similar texts only; 1: some are; 2: an error of use.
+    """
+    from cluster.arguments import stdout_for_result
+    from cluster.decontamination import compare_sets
+
+    with stdout_for_result() as out:
+        code = compare_sets(train, test, out, trace=trace, as_json=as_json)
+    raise typer.Exit(code)
+
+
+def new(
+    source: Annotated[
+        Path, typer.Argument(metavar="FILE", help="Python with an nn.Module or a function, and sample_inputs = [...].")
+    ],
+    out: Annotated[Path | None, typer.Option(help="The task file to write; FILE_task.py if left out.")] = None,
+    target: Annotated[str | None, typer.Option(help="The module or function, where the file has several.")] = None,
+    admission: Annotated[
+        bool, typer.Option("--admit/--no-admit", help="Judge whether the task can be judged at all.")
+    ] = True,
+    config: ConfigOption = None,
+    overrides: SetOption = None,
+) -> None:
+    """Make a task of your own operation, and find out whether it is fit to be judged.
+
+    Exit code 0: it is; 1: it has a fault, named in one line; 2: an error of use, or of the judge.
+    """
+    from cluster.arguments import stdout_for_result
+    from cluster.config import load_config
+    from cluster.new_task import new_task
+
+    settings = load_config(config, overrides or []).judge
+    place = out or source.with_name(f"{source.stem}_task.py")
+    with stdout_for_result() as say:
+        code = new_task(source, place, settings, say, target=target, admission=admission)
+    raise typer.Exit(code)

@@ -139,6 +139,11 @@ def _check_lengths(config: Config, where: str) -> None:
             f"{where}: search.max_prompt_tokens ({prompt}) + rollout.max_tokens ({answer}) exceed "
             f"rollout.max_model_len ({context}): lower one or raise the last"
         )
+    if config.run.max_staleness and config.rollout.channel == "memory":
+        raise ConfigError(
+            f'{where}: rollout.channel = "memory" keeps one version, run.max_staleness = {config.run.max_staleness} '
+            'needs older ones: set rollout.channel = "file", or run.max_staleness = 0'
+        )
     stale, kept = config.run.max_staleness, config.learner.keep_versions
     if kept < stale + 2 and stale:
         raise ConfigError(

@@ -58,7 +58,7 @@ def examine(config: Config) -> Iterator[Finding]:
     for names in PACKAGES:
         yield package(names)
     yield model(config.model.path)
-    yield gpu()
+    yield gpu(roles_on_gpu(config))
     yield from isolation(required=config.judge.require_sandbox)
 
 
@@ -172,16 +172,40 @@ def model(path: str) -> Finding:
     return Finding(name="model", state="missing", text=f"{path}: no such folder with a config.json", remedy=remedy)
 
 
-def gpu() -> Finding:
-    """Only a note: this version's kernels are C++ for the processor."""
+def gpu(roles: tuple[str, ...]) -> Finding:
+    """Names the GPU; missing where a role of the configuration needs one. `roles`: of ``roles_on_gpu``."""
     nvcc = "nvcc" if shutil.which("nvcc") else "no nvcc"
+    wanted = f", wanted by {', '.join(roles)}" if roles else ""
+    remedy = "search.backend=cpp rollout.gpus=0 learner.gpus=0 does without" if roles else ""
     if shutil.which("nvidia-smi") is None:
-        return Finding(name="gpu", state="note", text=f"none ({nvcc}): kernels are C++, judged on the processor")
+        state: Literal["missing", "note"] = "missing" if roles else "note"
+        text = f"none ({nvcc}){wanted}" if roles else f"none ({nvcc}): kernels are C++, judged on the processor"
+        return Finding(name="gpu", state=state, text=text, remedy=remedy)
     try:
         name = _first_line(["nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader"])
     except (OSError, subprocess.TimeoutExpired) as error:
-        name = f"nvidia-smi: {_reason(error)}"
-    return Finding(name="gpu", state="note", text=f"{name} ({nvcc}): not used by this version")
+        return Finding(
+            name="gpu",
+            state="missing" if roles else "note",
+            text=f"nvidia-smi: {_reason(error)}{wanted}",
+            remedy=remedy,
+        )
+    if not roles:
+        return Finding(name="gpu", state="note", text=f"{name} ({nvcc}): not used by this configuration")
+    if "judge" in roles and importlib.util.find_spec("cupy") is None:
+        remedy = "pip install cupy-cuda13x (or that of your CUDA version)"
+        return Finding(name="gpu", state="missing", text=f"{name} ({nvcc}), but the judge needs CuPy", remedy=remedy)
+    return Finding(name="gpu", state="ok", text=f"{name} ({nvcc}), for {', '.join(roles)}")
+
+
+def roles_on_gpu(config: Config) -> tuple[str, ...]:
+    """The roles that the configuration puts on a GPU."""
+    roles = (
+        ("judge", config.judge.device == "cuda"),
+        ("rollout", config.rollout.gpus > 0),
+        ("learner", config.learner.gpus > 0),
+    )
+    return tuple(name for name, there in roles if there)
 
 
 def isolation(*, required: bool) -> list[Finding]:

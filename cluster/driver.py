@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -70,6 +70,7 @@ def train(
     Raises WarpsmithError (one line) for what the user can mend; KeyboardInterrupt after SIGINT or SIGTERM, with
     everything measured already on disk.
     """
+    from cluster.comeback import keep_learning
     from learner.pretrained import prepare_model
 
     mode = mode or Mode()
@@ -91,7 +92,8 @@ def train(
         )
         say(message)
         try:
-            _run_stages(config, folder, state, tasks, model_dir, say, mode, recording, opener)
+            with opened_run(config, folder, state, tasks, model_dir, say, mode, recording, opener) as run:
+                keep_learning(run, partial(_work, mode=mode, recording=recording))
         finally:
             folder.close()
     return 0
@@ -103,8 +105,19 @@ def _source(mode: Mode, recording: Recording | None) -> str:
     return f"{mode.kind} {hashlib.sha256(recording.where.read_bytes()).hexdigest()[:16]}"
 
 
-def _opener(mode: Mode, recording: Recording | None) -> Opener:
-    if mode.starts_engines:
+def samples(config: Config) -> bool:
+    """Whether the stages ask or judge anything; supervised updates by a corpus need the learner only."""
+    return bool(
+        config.run.steps
+        or config.self_supervised.rounds
+        or config.sft.samples_models
+        or config.tasks.expert_records
+        or config.run.sft_epochs
+    )
+
+
+def _opener(mode: Mode, config: Config, recording: Recording | None) -> Opener:
+    if mode.starts_engines and samples(config):
         return lambda *arguments: open_session(*arguments, learns=mode.learns)
     from cluster.replay import open_local_session
 
@@ -112,7 +125,8 @@ def _opener(mode: Mode, recording: Recording | None) -> Opener:
     return lambda config, model_dir, work_dir, _: open_local_session(config, model_dir, work_dir, used)
 
 
-def _run_stages(
+@contextmanager
+def opened_run(
     config: Config,
     folder: RunFolder,
     state: RunState,
@@ -120,10 +134,14 @@ def _run_stages(
     model_dir: Path,
     say: Say,
     mode: Mode,
-    recording: Recording | None,
-    opener: Opener | None,
-) -> None:
-    from cluster.comeback import keep_learning
+    recording: Recording | None = None,
+    opener: Opener | None = None,
+) -> Iterator[Run]:
+    """Everything that the stages work with, restored to where the manifest says; the report is made on the way out.
+
+    Raises WarpsmithError of what does not start or cannot be restored.
+    """
+    from cluster.progress import restore
     from cluster.report import summary_table, write_report
     from cluster.tracking import Tracker
     from learner.rewards import RunningReward
@@ -141,9 +159,9 @@ def _run_stages(
     recorder = Recorder(folder.path) if keeps or mode.kind == "rollout-only" else None
     outcome = 1
     try:
-        say(_starting(mode))
+        say(_starting(mode, config))
         began = time.monotonic()
-        with (opener or _opener(mode, recording))(config, model_dir, folder.path, on_event) as session:
+        with (opener or _opener(mode, config, recording))(config, model_dir, folder.path, on_event) as session:
             say(f"ready after {time.monotonic() - began:.0f} s")
             run = Run(
                 config=config,
@@ -161,9 +179,8 @@ def _run_stages(
                 warnings=warnings,
                 recorder=recorder,
             )
-            keep_learning(run, partial(_work, mode=mode, recording=recording))
-            run.state = run.state.model_copy(update={"finished": True})
-            folder.write_state(run.state)
+            restore(run)
+            yield run
         outcome = 0
     finally:
         # The report and the table come out of what is on disk, so an interrupted run has them too.
@@ -176,37 +193,50 @@ def _run_stages(
         say(f"report: {report}")
 
 
-def _work(run: Run, *, mode: Mode, recording: Recording | None) -> None:
-    """From where the manifest says to the end."""
-    from cluster.progress import restore
+def mark_finished(run: Run) -> None:
+    """The manifest says that the run has reached its end, and its weights are there as a folder."""
+    if run.config.rollout.channel == "memory" and run.session.learner is not None:
+        run.session.learner.publish(run.folder.weights)  # its steps wrote none
+    run.state = run.state.model_copy(update={"finished": True})
+    run.folder.write_state(run.state)
 
-    restore(run)
+
+def before_contrast(run: Run) -> None:
+    """What comes before the first contrastive step and has not been done yet: experts, sft, self_supervised."""
+    from cluster.judging import judge_experts
+    from cluster.stages import self_supervised_round, supervised_updates
+
+    judge_experts(run)
+    if run.session.learner is not None:
+        supervised_updates(run)
+        while run.state.rounds < run.config.self_supervised.rounds:
+            self_supervised_round(run)
+
+
+def _work(run: Run, *, mode: Mode, recording: Recording | None) -> None:
     if recording is not None and mode.kind == "learn-only":
         _learn(run, recording)
     else:
         _loop(run, mode)
+    mark_finished(run)
 
 
 def _loop(run: Run, mode: Mode) -> None:
-    from cluster.judging import judge_experts
-    from cluster.stages import contrastive_step, self_supervised_round, supervised_updates
+    from cluster.stages import contrastive_step
     from cluster.streaming import stream_steps
 
-    judge_experts(run)
-    if mode.learns:
-        supervised_updates(run)
-        while run.state.rounds < run.config.self_supervised.rounds:
-            self_supervised_round(run)
-        if run.config.run.max_staleness:
-            stream_steps(run)
+    before_contrast(run)
+    if mode.learns and run.config.run.max_staleness:
+        stream_steps(run)
     while run.state.step < run.config.run.steps:
         contrastive_step(run)
 
 
 def _learn(run: Run, recording: Recording) -> None:
     """The recorded rounds and steps in order, as many as the recording holds."""
-    from cluster.stages import Collected, contrastive_step, self_supervised_round
+    from cluster.stages import Collected, contrastive_step, self_supervised_round, supervised_by_rejection
 
+    supervised_by_rejection(run, recording.step_groups("sft", 0))
     for number in recording.steps("self_supervised")[run.state.rounds :]:
         groups = recording.step_groups("self_supervised", number)
         self_supervised_round(run, Collected(step=number, groups=groups))
@@ -216,8 +246,8 @@ def _learn(run: Run, recording: Recording) -> None:
         contrastive_step(run, Collected(step=step, groups=recording.step_groups("contrastive", step)))
 
 
-def _starting(mode: Mode) -> str:
-    if not mode.starts_engines:
+def _starting(mode: Mode, config: Config) -> str:
+    if not (mode.starts_engines and samples(config)):
         return "starting the learner (DeepSpeed) in this process"
     learner = " and the learner (DeepSpeed)" if mode.learns else ""
     return f"starting the judges, the rollout engine (vLLM){learner}: about a minute"

@@ -166,7 +166,7 @@ def _keep(run: Run, a: Asked, verdict: Verdict) -> Record:
         run_id=run.state.run_id,
         task_name=a.task.name,
         task_id=a.task.task_id,
-        source="policy",
+        source=a.completion.model,
         operator=a.prompt.operator,
         code=a.parsed.candidate.code if a.parsed.candidate else "",
         analysis=a.parsed.analysis,

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from archive.store import Archive
     from archive.types import Record
     from cluster.optimize_view import View
+    from search.templates import Templates
     from serving.optimizer import OptimizeResult
 
 Say = Callable[[str], None]
@@ -148,12 +149,33 @@ def _search(
             budget_seconds=order.budget_seconds,
             spending=view.spending,
             answers=AnswerLog(place / "answers.jsonl"),
+            templates=_templates(task, config, view.say),
             run_id=run_id,
             on_record=view.on_record,
         )
         return result
     finally:
         write_search_report(place / "report.html", task, archive, view.spending, result, run_id=run_id)
+
+
+def _templates(task: Task, config: Config, say: Say) -> Templates | None:
+    """What can be made of the task's operations without a model; None, and a line that says why, where nothing can."""
+    if not config.evolution.templates or "cpp" not in task.backends or config.judge.device != "cpu":
+        return None
+    from judge.errors import JudgeError
+    from judge.task_trace import trace_task
+    from search.errors import SearchError
+    from search.templates import make_templates
+    from tasks.errors import TaskError
+
+    try:
+        found = make_templates(task, trace_task(task, config.judge))
+    except (SearchError, TaskError, JudgeError) as error:  # the search goes on without; a broken task is told later
+        say(str(error))
+        return None
+    stays = f", {found.library_calls} operations stay PyTorch's" if found.library_calls else ""
+    say(f"templates: {found.kernels} fused kernels{stays}")
+    return found
 
 
 @contextmanager

@@ -44,7 +44,7 @@ class View:
         if not self.task:
             self.began = time.monotonic()  # models are ready now: the budget counts from here
         self.task, self.asked, self.best, self.statuses = task, 0, None, Counter()
-        who = ", ".join(models.names) or "no model: similar kernels and the sweep only"
+        who = ", ".join(models.names) or "no model: templates, similar kernels and the sweep only"
         self.say(f"optimizing {task}: at most {self.max_candidates} candidates by {who}")
 
     def on_record(self, record: Record, asked: int) -> None:

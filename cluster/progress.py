@@ -77,8 +77,15 @@ def sync(run: Run, *, into_engines: bool = True) -> SyncReport:
     """
     learner = run.session.the_learner
     if run.session.live and into_engines:
-        rollout, jump = run.session.the_rollout, run.config.rollout.max_probe_difference
-        return sync_weights(learner, rollout, run.folder.weights, run.probe_ids, max_jump=jump)
+        rollout, settings = run.session.the_rollout, run.config.rollout
+        return sync_weights(
+            learner,
+            rollout,
+            run.folder.weights,
+            run.probe_ids,
+            max_jump=settings.max_probe_difference,
+            channel=settings.channel,
+        )
     version = learner.publish(run.folder.weights)
     truth = tuple(learner.probe(run.probe_ids))
     return SyncReport(version=version, learner_logprobs=truth, engine_logprobs=(), difference=math.nan)
@@ -106,7 +113,7 @@ def commit(run: Run, line: dict[str, Any], *, version: WeightsVersion | None = N
         "archive_position": run.archive.count(),
         "line": line,
     }
-    if version is not None:
+    if version is not None and version.loan is None:
         kept = {at: old for at, old in state.published.items() if at >= step - run.config.run.max_staleness}
         changes["published"] = kept | {step: version}
     run.state = state.model_copy(update=changes)

@@ -22,7 +22,7 @@ ROLLOUTS = "rollouts.jsonl"
 UNPARSED = "unparsed"
 """Flag of a verdict on a completion that held no candidate."""
 
-Stage = Literal["self_supervised", "contrastive"]
+Stage = Literal["sft", "self_supervised", "contrastive"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,10 @@ class Answer:
     verdict: Verdict
     reward: float | None = None
     """Raw; None where there is none: a judge_error."""
+    earned: float | None = None
+    """With the later turns of its trajectory, discounted; the reward itself where there is one turn."""
     smoothed: float | None = None
+    """What was earned, smoothed by the task's running statistics."""
     advantage: float | None = None
 
     @property
@@ -60,6 +63,16 @@ class Group:
     task_id: str
     prompt: Prompt
     answers: tuple[Answer, ...]
+    turn: int = 1
+    root: str = ""
+    """prompt_id of the first turn; empty in the first turn itself."""
+    trajectory: int = 0
+    """Which answer of the first turn this one goes on from."""
+
+    @property
+    def root_id(self) -> str:
+        """The same for all turns that are measured against each other."""
+        return self.root or self.prompt.prompt_id
 
 
 @dataclass(frozen=True, kw_only=True)

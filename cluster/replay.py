@@ -44,6 +44,9 @@ class LocalLearner:
     def publish(self, folder: Path) -> WeightsVersion:
         return self._engine.publish(folder)
 
+    def lend(self) -> WeightsVersion:
+        return self._engine.lend()
+
     def save(self, folder: Path) -> None:
         self._engine.save(folder)
 

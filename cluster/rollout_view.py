@@ -27,7 +27,8 @@ def show_groups(groups: Sequence[Group], *, full: bool = False, width: int | Non
 def _group(group: Group, full: bool, width: int) -> Iterator[str]:
     prompt = group.prompt
     versions = sorted({answer.completion.policy_version for answer in group.answers})
-    yield f"{prompt.prompt_id}  {group.task_name}  {prompt.operator}  weights {', '.join(map(str, versions))}"
+    turn = f"  turn {group.turn}" if group.root else ""
+    yield f"{prompt.prompt_id}  {group.task_name}  {prompt.operator}  weights {', '.join(map(str, versions))}{turn}"
     for exemplar in prompt.exemplar_ids:
         yield f"  exemplar {exemplar}"
     for message in prompt.messages:
@@ -50,6 +51,7 @@ def _answer(answer: Answer, full: bool, width: int) -> list[str]:
     head = [
         f"#{completion.index} {answer.status}{speedup}",
         f"reward {_number(answer.reward)}  smoothed {_number(answer.smoothed)}",
+        *([f"earned {_number(answer.earned)}"] if answer.earned not in (None, answer.reward) else []),
         f"advantage {_number(answer.advantage)}",
         f"{len(completion.token_ids)} tokens, {completion.finish_reason or 'no end'}, log p {logprob:.3f}",
         f"record {answer.record_id[:12]}",

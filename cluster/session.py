@@ -42,6 +42,7 @@ class Learner(Protocol):
     def sft_step(self, samples: Sequence[Sample], lr_scale: float = 1.0) -> StepResult: ...
     def probe(self, token_ids: Sequence[int]) -> tuple[float, ...]: ...
     def publish(self, folder: Path) -> WeightsVersion: ...
+    def lend(self) -> WeightsVersion: ...
     def save(self, folder: Path) -> None: ...
     def load(self, folder: Path) -> None: ...
 
@@ -99,9 +100,15 @@ class Session:
 
 @contextmanager
 def ray_cluster(config: Config) -> Iterator[None]:
-    """Join the cluster that this process was started on (`ray job submit`, RAY_ADDRESS), else start a local one."""
+    """Join the cluster that this process was started on (`ray job submit`, RAY_ADDRESS), else start a local one.
+
+    Where this process is connected already, as a trial of Ray Tune is, that connection is used and left as it is.
+    """
     import ray
 
+    if ray.is_initialized():
+        yield
+        return
     joined = bool(os.environ.get("RAY_ADDRESS"))
     others = children()
     if joined:

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from actors.settings import EndpointSettings
+
+
+class SftModel(EndpointSettings):
+    """A model behind an OpenAI-compatible endpoint that answers for rejection sampling."""
+
+    api_key_env: str = "OPENAI_API_KEY"
+    """Environment variable that holds its key; unset or empty: no key is sent."""
+    prompt_usd: float = Field(0.0, ge=0)
+    """USD for a million tokens."""
+    completion_usd: float = Field(0.0, ge=0)
 
 
 class SftSettings(BaseModel):
-    """Supervised learning from a file of answers, after the experts' (run.sft_epochs)."""
+    """Supervised learning after the experts' answers (run.sft_epochs): from a file, then by rejection sampling."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -26,6 +40,31 @@ class SftSettings(BaseModel):
     """Answers that score less are left out."""
     max_per_task: int = Field(0, ge=0)
     """The best so many answers of a task (of a prompt, where the line names no task); 0 takes all."""
+    models: tuple[SftModel, ...] = ()
+    """Endpoints that are asked for kernels of every task; what the judge finds correct is learned from (first stage of
+    CUDA-L1)."""
+    policy: bool = False
+    """The local policy is asked too."""
+    attempts: int = Field(20, ge=1)
+    """Most answers of one model to one task; fewer when enough are correct before."""
+    kept: int = Field(2, ge=1)
+    """Distinct correct kernels of one model and task that are learned from, the fastest first."""
+    wave: int = Field(4, ge=1)
+    """Answers of one model to one task that are asked for before they are judged and counted."""
+    budget_usd: float | None = Field(None, gt=0)
+    """Of all endpoints together; none: no limit."""
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> Self:
+        names = [model.name for model in self.models]
+        if len(set(names)) < len(names) or "policy" in names:
+            raise ValueError(f"the names of sft.models must differ, and none be 'policy': {', '.join(names)}")
+        return self
+
+    @property
+    def samples_models(self) -> bool:
+        """Whether there is any rejection sampling."""
+        return bool(self.models) or self.policy
 
 
 class SelfSupervisedSettings(BaseModel):

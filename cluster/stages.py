@@ -18,12 +18,14 @@ from cluster.corpus import corpus_samples
 from cluster.judging import COPY, Asked, groups_of, judge_step
 from cluster.progress import commit, probe_metrics, sync
 from cluster.recording import Group, Stage
+from cluster.rejection import rejection_batches, sample_by_rejection
 from cluster.run import Run, exemplar_pool, metrics_of_group, prompts_of_round, prompts_of_step
 from cluster.stage_settings import SftSettings
 from learner.types import Sample, StepResult
 from search.fingerprint import fingerprint
 from search.operators import build_prompt, expert_completion
 from search.parser import parse
+from search.turns import next_turn, turn_id
 from search.types import Completion, Prompt
 from tasks.types import Task
 
@@ -50,17 +52,35 @@ def clocked(seconds: dict[str, float], phase: str) -> Iterator[None]:
 
 
 def supervised_updates(run: Run) -> None:
-    """Show the policy the protocol (stage `sft`): the experts' answers to contrast prompts, then the corpus."""
+    """Stage `sft`: the experts' answers to contrast prompts, then the corpus, then rejection sampling."""
     settings = run.config.run
     experts = [sample for epoch in range(settings.sft_epochs) for sample in _expert_samples(run, epoch)]
     batches = [(experts[i : i + settings.sft_batch], "experts") for i in range(0, len(experts), settings.sft_batch)]
     batches += [(batch, "the corpus") for batch in corpus_samples(run)]
-    for number, (batch, writers) in enumerate(batches, start=1):
+    _supervised_batches(run, batches)
+    if run.config.sft.samples_models:
+        supervised_by_rejection(run, sample_by_rejection(run), done=len(batches))
+
+
+def supervised_by_rejection(run: Run, groups: Sequence[Group], done: int = 0) -> None:
+    """Learn from what the judge found correct among sampled answers (stage `sft`).
+
+    Args:
+        done: updates that come before these.
+    """
+    _supervised_batches(run, [(batch, "several models") for batch in rejection_batches(run, groups)], done)
+
+
+def _supervised_batches(run: Run, batches: Sequence[tuple[Sequence[Sample], str]], done: int = 0) -> None:
+    """Each batch is an update, some of them with a commit; those that the manifest counts are passed over."""
+    for number, (batch, writers) in enumerate(batches, start=done + 1):
         if number <= run.state.sft_updates:
             continue
-        run.say(f"supervised update {number}/{len(batches)}: {len(batch)} answers by {writers}")
-        commits = number == len(batches) or number % run.config.sft.commit_every == 0
-        result, line = _supervised_update(run, batch, lr_share(run.config.sft, number, len(batches)), synced=commits)
+        total = done + len(batches)
+        run.say(f"supervised update {number}/{total}: {len(batch)} answers by {writers}")
+        commits = number == total or number % run.config.sft.commit_every == 0
+        share = lr_share(run.config.sft, number - done, len(batches))
+        result, line = _supervised_update(run, batch, share, synced=commits)
         line = {"step": number, "stage": "sft", **line}
         if commits:
             commit(run, line, sft_updates=number)
@@ -142,7 +162,47 @@ def collect(run: Run, stage: Stage, step: int) -> Collected:
     with clocked(seconds, "judge"):
         records = judge_step(run, asked)
     groups = groups_of(run, stage, asked, records)
+    if stage == "contrastive":
+        for turn in range(2, run.config.search.turns + 1):
+            groups += _later_turn(run, [group for group in groups if group.turn == turn - 1], turn, seconds)
     return Collected(step=step, groups=[_at(group, step) for group in groups], seconds=seconds)
+
+
+def _later_turn(run: Run, before: Sequence[Group], turn: int, seconds: dict[str, float]) -> list[Group]:
+    """Every trajectory that has room for it goes on by one answer, which is judged; one group each."""
+    tasks = {task.name: task for task in run.tasks}
+    rollout = run.config.rollout
+    asked_tasks: list[tuple[Task, Prompt]] = []
+    places: dict[str, tuple[str, int]] = {}
+    for group in before:
+        for place, answer in enumerate(group.answers):
+            trajectory = group.trajectory if group.root else place
+            prompt_id = turn_id(group.root_id, turn, trajectory)
+            prompt = answer.counts and next_turn(
+                group.prompt,
+                answer.completion.text,
+                answer.verdict,
+                prompt_id=prompt_id,
+                record_id=answer.record_id,
+                count_tokens=lambda messages: len(run.session.chat_ids(messages)),
+                max_tokens=rollout.max_model_len - rollout.max_tokens,
+            )
+            if prompt:
+                asked_tasks.append((tasks[group.task_name], prompt))
+                places[prompt_id] = (group.root_id, trajectory)
+    ended = sum(len(group.answers) for group in before) - len(asked_tasks)
+    run.say(f"  turn {turn}: {len(asked_tasks)} trajectories go on, {ended} end for want of room or of a verdict")
+    if not asked_tasks:
+        return []
+    with clocked(seconds, "rollout"):
+        completions = run.session.the_rollout.generate([prompt for _, prompt in asked_tasks])
+    asked = _parsed(asked_tasks, completions, before[0].step)
+    with clocked(seconds, "judge"):
+        records = judge_step(run, asked)
+    return [
+        replace(group, turn=turn, root=places[group.prompt.prompt_id][0], trajectory=places[group.prompt.prompt_id][1])
+        for group in groups_of(run, "contrastive", asked, records)
+    ]
 
 
 def _parsed(asked: Sequence[tuple[Task, Prompt]], completions: Sequence[Completion], step: int) -> list[Asked]:
@@ -244,7 +304,12 @@ def _at(group: Group, step: int) -> Group:
 
 def _line(groups: Sequence[Group], samples: Sequence[Sample], step: int, seconds: dict[str, float]) -> dict[str, Any]:
     answers = [answer for group in groups for answer in group.answers]
-    raw = {group.prompt.prompt_id: [a.reward for a in group.answers if a.reward is not None] for group in groups}
+    raw: dict[str, list[float]] = {}
+    turns: dict[int, list[float]] = {}
+    for group in groups:
+        found = [a.reward for a in group.answers if a.reward is not None]
+        raw.setdefault(group.root_id, []).extend(found)
+        turns.setdefault(group.turn, []).extend(found)
     rewards = [value for values in raw.values() for value in values]
     best: dict[str, float] = {}
     for group in groups:
@@ -255,6 +320,7 @@ def _line(groups: Sequence[Group], samples: Sequence[Sample], step: int, seconds
         "step": step,
         "stage": "contrastive",
         "reward_mean": float(np.mean(rewards)) if rewards else 0.0,
+        **({"reward_of_turn": {t: float(np.mean(v)) for t, v in turns.items() if v}} if len(turns) > 1 else {}),
         "groups": {prompt_id: metrics_of_group(values) for prompt_id, values in raw.items() if values},
         "speedup_best": best,
         "statuses": dict(Counter(answer.status for answer in answers)),

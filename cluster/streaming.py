@@ -85,7 +85,7 @@ class _Ahead:
         """Seconds that one step's asking and judging may take."""
         config, timeouts = self._run.config, self._run.config.timeouts
         answers = config.run.tasks_per_step * config.rollout.group_size
-        return timeouts.rollout + timeouts.sync + timeouts.judge * answers
+        return timeouts.sync + (timeouts.rollout + timeouts.judge * answers) * config.search.turns
 
     def finish(self) -> None:
         """Lets the thread finish the step that it is at, whose records are then found in the archive."""

@@ -13,9 +13,9 @@ from __future__ import annotations
 import math
 import platform
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import metadata
 from pathlib import Path
@@ -24,6 +24,8 @@ from typing import Any
 
 from judge.compiler import Compiler
 from judge.errors import JudgeError, SandboxError
+from judge.extension_builds import needs_builder
+from judge.honest_work import RIGHT_WITHOUT_KERNELS
 from judge.jail import LAYERS
 from judge.lease import Lease
 from judge.player import ErrorTally, Player, candidate_blamed
@@ -167,7 +169,8 @@ class Judge:
                 clear_frames(error.__traceback__)  # which hold on to what was allocated
                 if _speaks_of_memory(error) and self._way.had_room():
                     return self._failed(findings, ForeignFailure(Status.RUNTIME_ERROR, _NO_ROOM))
-                self._close()
+                with suppress(*ours):
+                    self._close()
                 with suppress(JudgeError, OSError):  # the next attempt, or the next verdict, tries again
                     self._start()
         return self._verdict(findings, Status.JUDGE_ERROR, message=f"the judge failed: {last}")
@@ -198,26 +201,54 @@ class Judge:
         if timing.interval.speedup > self.settings.recheck_above:
             with self._lease.exclusive(), findings.phase("recheck"):
                 timing = self._recheck(task, candidate, deadline, findings, timing)
+        if timing.interval.low > self.settings.win_threshold and not needs_builder(candidate.code):
+            with self._lease.shared(), findings.phase("recheck"):
+                if self._is_right_without_kernels(task, candidate, deadline):
+                    findings.flags = (*findings.flags, NO_CUSTOM_KERNEL, RIGHT_WITHOUT_KERNELS)
         return self._decide(findings, timing)
 
     def _verify(self, task: Task, player: Player, findings: _Findings, deadline: float) -> Any:
         """Every variant on every distribution; returns the cases for timing (variant "default"), None if untimed."""
         bank: Any = None
+        guarded = "mentions torch.compile" not in findings.flags  # which cannot look into guarded calls
         for variant in task.variants_on(self.settings.device):
             with self._way.reference(self._zygote, task, variant, deadline) as reference:
                 findings.sandbox = tuple(layer for layer in reference.layers if layer in player.layers)
                 cases = [reference.case(distribution) for distribution in task.distributions]
                 cases.append(reference.case(task.distributions[0]))
                 with candidate_blamed(self._compiler):
-                    player.prepare(reference.setup, cases[0])
-                for case in cases:
-                    with candidate_blamed(self._compiler):
-                        player.call(case)
-                        findings.tally.check(player.outputs(), case)
+                    player.prepare(reference.setup, cases[0], guarded=guarded)
+                    self._verify_cases(player, cases, findings)
+                    if task.strided:
+                        turned = replace(cases[0], label=f"variant {variant.name}, inputs that are not contiguous")
+                        player.prepare(reference.setup, turned, guarded=guarded, strided=True)
+                        self._verify_cases(player, [turned], findings)
                 if bank is None and self.settings.timed:
                     bank = self._way.bank(self._zygote, task, reference, cases[0])
         assert bank is not None or not self.settings.timed, "a task has a default variant"
         return bank
+
+    def _verify_cases(self, player: Player, cases: Sequence[Any], findings: _Findings) -> None:
+        for case in cases:
+            player.call(case)
+            findings.tally.check(player.outputs(), case)
+
+    def _is_right_without_kernels(self, task: Task, candidate: Candidate, deadline: float) -> bool:
+        """Whether its outputs are right when its kernels do nothing (judge/honest_work.py)."""
+        variant = task.variants_on(self.settings.device)[0]
+        self._compiler.asked, self._compiler.emptying = 0, True
+        try:
+            with self._way.reference(self._zygote, task, variant, deadline) as reference:
+                case = reference.case(task.distributions[0])
+                with self._way.player.of_candidate(self._zygote, self._compiler, candidate, deadline) as player:
+                    player.prepare(reference.setup, case, guarded=True)
+                    player.call(case)
+                    ErrorTally().check(player.outputs(), case)
+        except ForeignFailure:
+            return False
+        finally:
+            self._compiler.emptying = False
+        return self._compiler.asked > 0
 
     def _time(self, task: Task, candidate: Candidate, bank: Any, deadline: float, findings: _Findings) -> Timing:
         return self._way.time_candidate(self._zygote, self._compiler, task, candidate, bank, deadline, findings.tally)
@@ -313,8 +344,10 @@ class Judge:
         self._lease.close()
 
     def _close(self) -> None:
-        self._way.close()
-        self._zygote.close()
+        try:
+            self._way.close()
+        finally:
+            self._zygote.close()
 
 
 def judge(task: Task, candidate: Candidate, settings: JudgeSettings | None = None) -> Verdict:

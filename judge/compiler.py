@@ -18,7 +18,9 @@ import time
 from pathlib import Path
 
 from judge import wire
+from judge.errors import SignatureError
 from judge.extension_builds import needs_builder
+from judge.honest_work import emptied
 from judge.load_cpp import compile_command, summarise_errors
 from judge.process import ForeignFailure, Jailed, Zygote, await_end
 from judge.products import keep_products
@@ -47,10 +49,20 @@ class Compiler:
         """Spent compiling since this was last set to 0."""
         self.last_error = ""
         """Of the latest failed compilation since this was last emptied."""
+        self.asked = 0
+        """Compilations asked for since this was last set to 0."""
+        self.emptying = False
+        """Whether functions are compiled with nothing in them (judge/honest_work.py)."""
 
     def compile(self, order: Compile) -> Compiled:
         """Path of the shared object or cubin, or the compiler's first errors. Never raises for what the source does."""
         began = time.monotonic()
+        if self.emptying:
+            try:
+                order = emptied(order)
+            except SignatureError as error:
+                return Compiled(path="", error=str(error))
+        self.asked += 1
         key = "\0".join((order.language, *order.options, order.source))
         name = hmac.new(self._secret, key.encode(errors="surrogatepass"), hashlib.sha256).hexdigest()
         if name not in self._done:

@@ -28,6 +28,13 @@ def peak_bytes_per_second() -> float:
     return 2e3 * attributes["MemoryClockRate"] * attributes["GlobalMemoryBusWidth"] / 8 * MEMORY_SLACK
 
 
+@cache
+def peak_flops_per_second() -> float:
+    """Of the tensor cores at their narrowest type: 8192 operations a cycle and multiprocessor on Hopper."""
+    attributes = cupy.cuda.Device().attributes
+    return 8192e3 * attributes["MultiProcessorCount"] * attributes["ClockRate"]
+
+
 def describe() -> dict[str, str]:
     """For a verdict's hardware."""
     properties = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)

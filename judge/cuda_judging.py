@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import cupy
 
-from judge.cuda_device import free_bytes, l2_bytes, peak_bytes_per_second, total_bytes
+from judge.cuda_device import free_bytes, l2_bytes, peak_bytes_per_second, peak_flops_per_second, total_bytes
 from judge.cuda_player import CudaPlayer as CudaPlayer
 from judge.cuda_reference import CudaReference as CudaReference
 from judge.cuda_task import CudaTask
@@ -15,7 +15,7 @@ from judge.cuda_timing import time_candidate as time_candidate
 from judge.process import Zygote
 from judge.reference import Case
 from judge.settings import JudgeSettings
-from judge.timing import Timing
+from judge.timing import Timing, too_fast_for_products
 from tasks.types import Task
 
 ERRORS: tuple[type[Exception], ...] = (cupy.cuda.runtime.CUDARuntimeError, cupy.cuda.driver.CUDADriverError)
@@ -43,7 +43,7 @@ def faster_than_light(timing: Timing, cases: Sequence[Case], settings: JudgeSett
         return f"{seconds * 1e6:.1f} us a call is faster than its bytes can move ({moved} bytes)"
     if moved and seconds < SHORTEST_CALL_SECONDS:
         return f"{seconds * 1e6:.2f} us a call is faster than a kernel can be launched: speed of light"
-    return ""
+    return too_fast_for_products(seconds, cases[-1].flops, peak_flops_per_second())
 
 
 def had_room() -> bool:

@@ -77,6 +77,8 @@ class Slots:
             self.slots.append(tuple(specs))
         self.size = max(offset, ALIGNMENT)
         self._address = _allocated(self.size)
+        # Between the tensors: NaN for whoever reads past an end.
+        cupy.cuda.runtime.memset(self._address, 0xFF, self.size)
         self.handle = bytes(cupy.cuda.runtime.ipcGetMemHandle(self._address))
 
     def write(self, contents: Sequence[Sequence[Array]]) -> None:

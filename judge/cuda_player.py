@@ -41,13 +41,13 @@ class CudaPlayer(Player):
         self.replays = False
         """Whether a batch is the replay of a CUDA graph."""
 
-    def prepare(self, setup: Setup, case: Case) -> None:
+    def prepare(self, setup: Setup, case: Case, *, guarded: bool = False, strided: bool = False) -> None:
         """Build the model with the reference's parameters and map one slot for inputs like the case's; then stop."""
         self._own_slots = self._replaced(Slots(case.inputs, 1))
         self._own_stores = Stores(case.honest, 1)
-        self.build(setup, case, self._own_slots)
+        self.build(setup, case, self._own_slots, guarded=guarded, strided=strided)
 
-    def build(self, setup: Setup, case: Case, slots: Slots) -> None:
+    def build(self, setup: Setup, case: Case, slots: Slots, *, guarded: bool = False, strided: bool = False) -> None:
         """Build the model and map these slots, which the caller owns; then stop."""
         self._go()
         state = Slots(setup.arrays, 1)
@@ -55,7 +55,13 @@ class CudaPlayer(Player):
             state.write([setup.arrays])
             synchronize()
             request = wire.Construct(
-                arguments=setup.arguments, tensors=state.slots[0], names=setup.names, size=0, handle=state.handle
+                arguments=setup.arguments,
+                tensors=state.slots[0],
+                names=setup.names,
+                size=0,
+                handle=state.handle,
+                backward=setup.backward,
+                guarded=guarded,
             )
             self._ask(request, "to construct its model")
         finally:
@@ -63,7 +69,8 @@ class CudaPlayer(Player):
         self._slots, self._like = slots, case
         self.replays = False
         self._ask(
-            wire.MapSlots(arguments=case.arguments, slots=tuple(slots.slots), handle=slots.handle), "to take its inputs"
+            wire.MapSlots(arguments=case.arguments, slots=tuple(slots.slots), handle=slots.handle, strided=strided),
+            "to take its inputs",
         )
         self._halt()
 

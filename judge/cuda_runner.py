@@ -16,8 +16,9 @@ import torch
 
 from judge import load_cuda, wire
 from judge.cuda_memory import allocation_of
+from judge.gradients import WithGradients, draw_upstream
 from judge.memory import NUMPY_TYPES
-from judge.runner import Runner, _ForeignError, _give_parameters, _map_floats, _outputs, _redraw, _seed
+from judge.runner import Runner, _ForeignError, _give_parameters, _map_floats, _outputs, _redraw, _seed, strided_copies
 
 
 class CudaRunner(Runner):
@@ -45,6 +46,7 @@ class CudaRunner(Runner):
         match request:
             case wire.LoadTask():
                 self._compile = request.compiled
+                self.backward = request.backward
                 if request.compiled:
                     import torch._inductor.config as inductor
 
@@ -88,25 +90,31 @@ class CudaRunner(Runner):
             _to_gpu(tuple(self.module.get_inputs())),
             lambda x: _redraw(x.detach(), distribution, generator).contiguous(),
         )
+        if self.backward:
+            arguments = arguments, draw_upstream(_outputs(self.model(*arguments)), generator)
         tensors: list[torch.Tensor] = []
         return wire.pack_value(arguments, tensors), tensors, arguments
 
     def _make_inputs(self, request: wire.MakeInputs) -> wire.Made:
         packed, tensors, arguments = self._draw(request.seed, request.distribution)
         before = [tensor.clone() for tensor in tensors]
-        honest = [tensor.clone() for tensor in _outputs(self.model(*arguments))]
+        honest = [tensor.clone() for tensor in _outputs(self._whole(self.model)(*arguments))]
         for tensor, original in zip(tensors, before, strict=True):
             tensor.copy_(original)
         default = torch.get_default_dtype()
         torch.set_default_dtype(torch.float64)
         try:
             doubled = copy.deepcopy(self.model).double()
-            truth = [t.clone() for t in _outputs(doubled(*_map_floats(arguments, lambda x: x.double())))]
+            truth = [t.clone() for t in _outputs(self._whole(doubled)(*_map_floats(arguments, lambda x: x.double())))]
         finally:
             torch.set_default_dtype(default)
         self.kept = [tensors, honest, truth]
         made = wire.Made(
-            arguments=packed, tensors=self._specs(tensors), truth=self._specs(truth), honest=self._specs(honest)
+            arguments=packed,
+            tensors=self._specs(tensors),
+            truth=self._specs(truth),
+            honest=self._specs(honest),
+            flops=self.flops_of(arguments),
         )
         torch.cuda.synchronize()
         return made
@@ -117,7 +125,7 @@ class CudaRunner(Runner):
         for seed in request.seeds:
             packed, tensors, arguments = self._draw(seed, "given")
             given = _map_floats(arguments, lambda x: x.clone())
-            honest = [tensor.clone() for tensor in _outputs(self.model(*given))]
+            honest = [tensor.clone() for tensor in _outputs(self._whole(self.model)(*given))]
             self.kept.append((tensors, honest))
             cases.append(wire.Made(arguments=packed, tensors=self._specs(tensors), honest=self._specs(honest)))
         torch.cuda.synchronize()
@@ -142,6 +150,10 @@ class CudaRunner(Runner):
         if self._compile:
             self._compiled = self.model
             self.model = torch.compile(self.model, dynamic=False)
+            if request.backward:
+                self.backward, self.model = True, WithGradients(self.model, _outputs)
+        else:
+            self._wrap_model(request)
         torch.cuda.synchronize()
         return wire.Done()
 
@@ -150,6 +162,7 @@ class CudaRunner(Runner):
         self._slots = [
             tuple(wire.unpack_value(request.arguments, self._map(request.handle, specs))) for specs in request.slots
         ]
+        self.strided = request.strided
         self._graph = None
         return wire.Done()
 
@@ -208,6 +221,8 @@ class CudaRunner(Runner):
         self.kept = []
         start.record()
         for arguments in self._slots[: request.count]:
+            if self.strided:
+                arguments = strided_copies(arguments)
             result = self.model(*arguments)
             whole = type(result) is torch.Tensor and result.is_contiguous()
             outputs.append([result] if whole else _outputs(result))

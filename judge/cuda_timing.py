@@ -137,6 +137,10 @@ def time_candidate(
     candidate_seconds = float(np.median([second for _, own in times for second in own]))
     interval = speedup_interval([pair_log_ratio(*one) for one in times], settings.confidence)
     hidden = (_SLACK_SECONDS + _HIDEABLE_SECONDS) / (candidate_seconds * calls)
+    clocks = clocks_text(
+        [clock for one in seen for clock in one.baseline_clocks],
+        [clock for one in seen for clock in one.candidate_clocks],
+    )
     return Timing(
         interval=replace(interval, low=interval.low / (1 + hidden)),
         baseline_ms=float(np.median([second for theirs, _ in times for second in theirs])) * 1e3,
@@ -153,12 +157,7 @@ def time_candidate(
             )
             if holds
         ),
-        hardware={
-            "sm_mhz": clocks_text(
-                [clock for one in seen for clock in one.baseline_clocks],
-                [clock for one in seen for clock in one.candidate_clocks],
-            )
-        },
+        hardware={"sm_mhz": clocks} if clocks else {},
     )
 
 

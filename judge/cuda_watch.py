@@ -82,6 +82,7 @@ def _nvml() -> tuple[Any, Any] | None:
         library = ctypes.CDLL("libnvidia-ml.so.1")
         device = ctypes.c_void_p()
         bus = cupy.cuda.Device().pci_bus_id.encode()
+        library.nvmlDeviceGetClockInfo, library.nvmlDeviceGetCurrentClocksThrottleReasons  # noqa: B018 - are they there?
         if library.nvmlInit_v2() or library.nvmlDeviceGetHandleByPciBusId_v2(bus, ctypes.byref(device)):
             return None
     except (OSError, AttributeError):

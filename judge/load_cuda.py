@@ -53,8 +53,6 @@ _HOST_HEADERS = re.compile(
     re.M,
 )
 _DECORATION = re.compile(r"__launch_bounds__\s*\([^()]*(?:\([^()]*\)[^()]*)*\)|__cluster_dims__\s*\([^()]*\)")
-_PLAIN_SHARED = 48 << 10
-"""Bytes of dynamic shared memory that every kernel may ask for; more must be allowed first."""
 
 
 def parse_kernels(source: str) -> dict[str, tuple[Parameter, ...]]:
@@ -85,7 +83,8 @@ class CudaFunction:
         self.name = name
         self.parameters = tuple(parameters)
         self._raw = raw
-        self._shared_allowed = _PLAIN_SHARED
+        # 48 KiB may be asked for without leave, less what the kernel declares itself: leave is always asked for.
+        self._shared_allowed = 0
         self._converters = tuple(_converter(name, i, p) for i, p in enumerate(self.parameters, start=1))
         self._count = len(self._converters)
 

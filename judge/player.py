@@ -61,15 +61,24 @@ class Player:
             raise
         return player
 
-    def prepare(self, setup: Setup, case: Case) -> None:
-        """Build the model with the reference's parameters and map memory for inputs like the case's; then stop."""
+    def prepare(self, setup: Setup, case: Case, *, guarded: bool = False, strided: bool = False) -> None:
+        """Build the model with the reference's parameters and map memory for inputs like the case's; then stop.
+
+        ``guarded``: results are made between guard bands. ``strided``: inputs are not contiguous. Neither is for
+        calls that are timed.
+        """
         if self._stopped:
             self._process.resume()
             self._stopped = False
         state = Arena(setup.arrays)
         try:
             request = wire.Construct(
-                arguments=setup.arguments, tensors=tuple(state.specs), names=setup.names, size=state.size
+                arguments=setup.arguments,
+                tensors=tuple(state.specs),
+                names=setup.names,
+                size=state.size,
+                backward=setup.backward,
+                guarded=guarded,
             )
             self._ask(request, "to construct its model", state.fd)
         finally:
@@ -78,7 +87,7 @@ class Player:
             self._arena.close()
         self._arena = Arena(case.inputs)
         request_inputs = wire.MapInputs(
-            arguments=case.arguments, tensors=tuple(self._arena.specs), size=self._arena.size
+            arguments=case.arguments, tensors=tuple(self._arena.specs), size=self._arena.size, strided=strided
         )
         self._ask(request_inputs, "to take its inputs", self._arena.fd)
         self._process.stop()

@@ -23,6 +23,8 @@ class Setup:
     arrays: tuple[Array, ...]
     """Tensors of the arguments, then the state_dict's."""
     names: tuple[str, ...]
+    backward: bool = False
+    """Whether calls give gradients too."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +39,8 @@ class Case:
     """Truth and tolerance of each output."""
     label: str
     """For messages: variant and distribution."""
+    flops: int = 0
+    """Of the honest run's matrix products and convolutions."""
 
     @property
     def nbytes(self) -> int:
@@ -54,9 +58,12 @@ class Reference:
     def __init__(self, zygote: Zygote, task: Task, variant: Variant, deadline: float) -> None:
         """Loads the task and builds its Model. Raises TaskError when its code fails."""
         self._settings, self._task, self._variant = zygote.settings, task, variant
+        self._flops = 0
         self._process = Jailed(zygote, "reference", deadline)
         try:
-            request = wire.LoadTask(source=task.source, where=task.where, constants=variant.constants)
+            request = wire.LoadTask(
+                source=task.source, where=task.where, constants=variant.constants, backward=task.backward
+            )
             self._ask(request, "importing it")
             self.setup = self._make_setup()
         except BaseException:
@@ -66,7 +73,12 @@ class Reference:
     def _make_setup(self) -> Setup:
         made = self._ask(wire.MakeInit(seed=secrets.randbits(63)), "get_init_inputs() or Model(...)")
         assert isinstance(made, wire.Made)
-        return Setup(arguments=made.arguments, arrays=self._read(made.tensors), names=made.names)
+        return Setup(
+            arguments=made.arguments,
+            arrays=self._read(made.tensors),
+            names=made.names,
+            backward=self._task.backward,
+        )
 
     def case(self, distribution: str) -> Case:
         """Fresh inputs from a secret seed, with truth and honest run. Raises TaskError."""
@@ -74,6 +86,7 @@ class Reference:
         made = self._ask(request, f"get_inputs() or forward (variant {self._variant.name}, {distribution} inputs)")
         assert isinstance(made, wire.Made)
         truth, honest = self._read(made.truth), self._read(made.honest)
+        self._flops = max(self._flops, made.flops)
         if [a.data.shape for a in truth] != [a.data.shape for a in honest]:
             raise TaskError(f"{self._task.where}: Model's float64 run returns other shapes than its own dtype's")
         return Case(
@@ -82,6 +95,7 @@ class Reference:
             honest=honest,
             budgets=tuple(self._budget(t, h) for t, h in zip(truth, honest, strict=True)),
             label=f"variant {self._variant.name}, {distribution} inputs",
+            flops=self._flops,
         )
 
     def _budget(self, truth: Array, honest: Array) -> OutputBudget:

@@ -25,7 +25,10 @@ import torch
 
 from judge import load_cpp, wire
 from judge.extension_builds import load_from
+from judge.gradients import GradientError, WithGradients, draw_upstream
+from judge.guards import Guards
 from judge.memory import NUMPY_TYPES
+from judge.operations import OperationCounter
 from tasks.loader import variant_source
 
 MAX_OUTPUTS = 64
@@ -52,6 +55,10 @@ class Runner:
         self.kept: list[Any] = []
         """Tensors whose addresses the judge has: they must live until it has read them."""
         self.padding: list[Any] = []
+        self.backward = False
+        """Whether the task's calls give gradients too (the reference)."""
+        self.strided = False
+        self.counted = False
 
     def start(self) -> None:
         """Before any foreign code runs."""
@@ -60,6 +67,7 @@ class Runner:
     def answer(self, request: wire.Request, fd: int | None) -> wire.Reply:
         match request:
             case wire.LoadTask():
+                self.backward = request.backward
                 # Not the task's file name: frames are found by this one, whatever the path.
                 return self._load(variant_source(request.source, request.constants), "Model")
             case wire.LoadCandidate():
@@ -77,6 +85,7 @@ class Runner:
                 tensors = _map_tensors(fd, request.size, request.tensors)
                 _warm_heap(8 * request.size)
                 self.arguments = tuple(wire.unpack_value(request.arguments, tensors))
+                self.strided = request.strided
                 return wire.Done()
         raise wire.WireError(f"unexpected {type(request).__name__}")
 
@@ -115,21 +124,41 @@ class Runner:
         arguments = _map_floats(
             tuple(self.module.get_inputs()), lambda x: _redraw(x.detach(), request.distribution, generator).contiguous()
         )
+        if self.backward:
+            arguments = arguments, draw_upstream(_outputs(self.model(*arguments)), generator)
         tensors: list[torch.Tensor] = []
         packed = wire.pack_value(arguments, tensors)
         before = [tensor.clone() for tensor in tensors]
-        honest = [tensor.clone() for tensor in _outputs(self.model(*arguments))]
+        honest = [tensor.clone() for tensor in _outputs(self._whole(self.model)(*arguments))]
         for tensor, original in zip(tensors, before, strict=True):
             tensor.copy_(original)  # a reference that writes to its inputs must not change what others are given
         default = torch.get_default_dtype()
         torch.set_default_dtype(torch.float64)
         try:
             doubled = copy.deepcopy(self.model).double()
-            truth = _outputs(doubled(*_map_floats(arguments, lambda x: x.double())))
+            truth = _outputs(self._whole(doubled)(*_map_floats(arguments, lambda x: x.double())))
         finally:
             torch.set_default_dtype(default)
         self.kept = [tensors, honest, truth]
-        return wire.Made(arguments=packed, tensors=_specs(tensors), truth=_specs(truth), honest=_specs(honest))
+        return wire.Made(
+            arguments=packed,
+            tensors=_specs(tensors),
+            truth=_specs(truth),
+            honest=_specs(honest),
+            flops=self.flops_of(arguments),
+        )
+
+    def flops_of(self, arguments: Any) -> int:
+        """Floating-point operations of the products and convolutions of one more call, counted once; else 0."""
+        first, self.counted = not self.counted, True
+        if not first:
+            return 0
+        try:
+            with OperationCounter() as counter:
+                self._whole(self.model)(*_map_floats(arguments, lambda x: x.clone()))
+            return counter.total
+        except Exception:  # an operation that the counter cannot follow: there is no limit by products then
+            return 0
 
     def _construct(self, request: wire.Construct, fd: int | None) -> wire.Done:
         tensors = _map_tensors(fd, request.size, request.tensors)
@@ -139,11 +168,24 @@ class Runner:
         if isinstance(self.model, torch.nn.Module):
             self.model.eval()
             _give_parameters(self.model, dict(zip(request.names, tensors[first:], strict=True)))
+        self._wrap_model(request)
         return wire.Done()
 
+    def _wrap_model(self, request: wire.Construct) -> None:
+        """In what a call of this model is besides forward."""
+        self.backward = request.backward
+        self.model = self._whole(self.model)
+        if request.guarded:
+            self.model = _Guarded(self.model)
+
+    def _whole(self, model: Any) -> Any:
+        """What is called: the model, or the model and its gradients."""
+        return WithGradients(model, _outputs) if self.backward else model
+
     def call(self, call: wire.Call) -> wire.Called:
+        arguments = strided_copies(self.arguments) if self.strided else self.arguments
         began = time.perf_counter()
-        result = self.model(*self.arguments)
+        result = self.model(*arguments)
         outputs = [result] if type(result) is torch.Tensor and result.is_contiguous() else _outputs(result)
         seconds = time.perf_counter() - began
         self.kept = outputs
@@ -155,6 +197,31 @@ class Runner:
         if not isinstance(reply, wire.Compiled) or reply.error:
             raise load_cpp.CompileError(reply.error if isinstance(reply, wire.Compiled) else "no answer")
         return reply.path
+
+
+class _Guarded:
+    """A model whose calls run between guard bands. Raises _ForeignError when one was written to."""
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+
+    def __call__(self, *arguments: Any) -> Any:
+        with Guards() as guards:
+            result = self._model(*arguments)
+        if damage := guards.damage():
+            raise _ForeignError(wire.Failed(kind="outputs", message=damage))
+        return result
+
+
+def strided_copies(value: Any) -> Any:
+    """Floating tensors of two dimensions and more as copies whose last two dimensions lie the other way round."""
+    if isinstance(value, torch.Tensor):
+        if value.dim() < 2 or not value.is_floating_point():
+            return value
+        return value.transpose(-1, -2).contiguous().transpose(-1, -2)
+    if isinstance(value, list | tuple):
+        return type(value)(strided_copies(item) for item in value)
+    return value
 
 
 def serve(kind: type[Runner], sock: socket.socket, layers: tuple[str, ...], missing: dict[str, str]) -> NoReturn:
@@ -175,6 +242,8 @@ def serve(kind: type[Runner], sock: socket.socket, layers: tuple[str, ...], miss
             reply = runner.call(request) if isinstance(request, wire.Call) else runner.answer(request, fd)
         except _ForeignError as error:
             reply = error.failed
+        except GradientError as error:
+            reply = wire.Failed(kind="outputs", message=str(error))
         except BaseException as error:  # foreign code may raise anything, SystemExit included
             what = "compile" if isinstance(error, load_cpp.CompileError) else "exception"
             reply = wire.Failed(kind=what, message=_describe(error), line=_foreign_line(error))

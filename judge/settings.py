@@ -36,6 +36,8 @@ class JudgeSettings(BaseModel):
     """... but never less than this many machine epsilons of the output's dtype."""
     peak_memory_gbps: float = Field(1000.0, gt=0)
     """Speed of light: a call faster than its bytes / this is rejected. Generous: caches count."""
+    peak_gflops: float = Field(2000.0, gt=0)
+    """... and so is one that is faster than its matrix products at this by each thread, in 10^9 operations a second."""
     compile_seconds: float = Field(30.0, gt=0)
     build_seconds: float = Field(240.0, gt=0)
     """Deadline of what a candidate builds with torch's load_inline or Triton; stock headers take up to a minute."""

@@ -130,9 +130,20 @@ def baseline_blamed(task: Task) -> Iterator[None]:
 
 
 def faster_than_light(timing: Timing, cases: Sequence[Case], settings: JudgeSettings) -> str:
-    """Why no machine can be as fast (a call took less than its bytes need at peak_memory_gbps: roofline, memory
-    side); empty when it can."""
-    moved = cases[-1].moved_bytes
-    if timing.candidate_ms * 1e-3 < moved / (settings.peak_memory_gbps * 1e9):
-        return f"{timing.candidate_ms * 1e3:.1f} us a call is faster than its bytes can move ({moved} bytes)"
-    return ""
+    """Why no machine can be as fast, empty when it can: a call took less than its bytes need at peak_memory_gbps, or
+    than its products need at peak_gflops (roofline)."""
+    moved, seconds = cases[-1].moved_bytes, timing.candidate_ms * 1e-3
+    if seconds < moved / (settings.peak_memory_gbps * 1e9):
+        return f"{seconds * 1e6:.1f} us a call is faster than its bytes can move ({moved} bytes)"
+    return too_fast_for_products(seconds, cases[-1].flops, settings.peak_gflops * 1e9 * settings.threads)
+
+
+FEWEST_OPERATIONS = 0.25
+"""Of what the reference does: an honest algorithm may need fewer (Winograd's convolutions, a mask's half)."""
+
+
+def too_fast_for_products(seconds: float, flops: int, peak: float) -> str:
+    """Why a call of so many floating-point operations cannot be as fast; empty when it can."""
+    if seconds >= FEWEST_OPERATIONS * flops / peak:
+        return ""
+    return f"{seconds * 1e6:.1f} us a call is beyond the speed of light: its products are {flops} operations"

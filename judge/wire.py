@@ -57,6 +57,8 @@ class LoadTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True
     constants: dict[str, Any]
     compiled: bool = False
     """Have Model compiled by torch.compile when it is built: a baseline."""
+    backward: bool = False
+    """Calls give gradients too (judge/gradients.py)."""
 
 
 class LoadCandidate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True):
@@ -101,6 +103,10 @@ class Construct(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=Tru
     size: int
     handle: bytes = b""
     """On a GPU, in place of a file descriptor."""
+    backward: bool = False
+    """Calls give gradients too (judge/gradients.py)."""
+    guarded: bool = False
+    """Calls make their tensors between guard bands (judge/guards.py)."""
 
 
 class MapInputs(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True):
@@ -109,6 +115,8 @@ class MapInputs(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=Tru
     arguments: Any
     tensors: tuple[TensorSpec, ...]
     size: int
+    strided: bool = False
+    """Calls are given copies with the last two dimensions laid out the other way round."""
 
 
 class MapSlots(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True):
@@ -117,6 +125,7 @@ class MapSlots(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True
     arguments: Any
     slots: tuple[tuple[TensorSpec, ...], ...]
     handle: bytes
+    strided: bool = False
 
 
 class Capture(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True):
@@ -176,6 +185,8 @@ class Made(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True):
     names: tuple[str, ...] = ()
     truth: tuple[TensorSpec, ...] = ()
     honest: tuple[TensorSpec, ...] = ()
+    flops: int = 0
+    """Of the honest run's products and convolutions; 0 when they were not counted."""
 
 
 class MadeCases(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True):

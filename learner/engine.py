@@ -19,6 +19,7 @@ import torch
 
 from learner import checkpoints, publishing, runtime
 from learner.errors import LearnerError
+from learner.lending import Lender
 from learner.losses import LossSums, policy_loss, supervised_loss
 from learner.packing import MicroBatch, pack, pack_text, without_targets
 from learner.policy import Policy
@@ -69,6 +70,7 @@ class Engine:
         self._engine = runtime.start_deepspeed(self._policy, settings)
         self._device = self._engine.device
         self._policy.place_reference(self._device)
+        self._lender = Lender()
         self._reference_due = False  # supervised steps have been taken since the reference policy was fixed
 
     def step(self, samples: Sequence[Sample]) -> StepResult:
@@ -193,6 +195,19 @@ class Engine:
         )
         return runtime.from_rank_zero(version)
 
+    def lend(self) -> WeightsVersion:
+        """The whole policy, adapters merged, in memory of this machine, until the next call. All ranks call it.
+
+        Raises:
+            LearnerError: as ``learner.lending.Lender.lend``.
+        """
+        state = self._policy.merged_state(self._device)
+        if self._rank > 0:
+            for _ in state:
+                pass
+            return runtime.from_rank_zero(None)
+        return runtime.from_rank_zero(self._lender.lend(state, self.policy_version))
+
     def save(self, folder: Path) -> None:
         """Writes trained weights, optimizer, random state and version as one folder that appears by rename.
 
@@ -216,6 +231,7 @@ class Engine:
 
     def close(self) -> None:
         """Leaves the process group and frees the weights; safe to call twice."""
+        self._lender.close()
         self._engine = self._policy = None  # type: ignore[assignment]
         with suppress(Exception):  # the group may be gone already when another rank died
             runtime.stop_distributed()

@@ -101,8 +101,9 @@ class Policy(torch.nn.Module):
     def trainable(self) -> dict[str, torch.nn.Parameter]:
         return {name: parameter for name, parameter in self.named_parameters() if parameter.requires_grad}
 
-    def merged_state(self) -> Iterator[tuple[str, torch.Tensor]]:
-        """(Hugging Face name, bfloat16 tensor) of every weight, adapters added in; the policy itself is not touched.
+    def merged_state(self, device: torch.device | str = "cpu") -> Iterator[tuple[str, torch.Tensor]]:
+        """(Hugging Face name, bfloat16 tensor on ``device``) of every weight, adapters added in; the policy itself is
+        not touched.
 
         With adapters the sum W + (alpha / rank) B A is made in float32 and rounded once. Where ZeRO-3 has partitioned
         the weights, all ranks iterate together: each module's are gathered in turn.
@@ -119,7 +120,7 @@ class Policy(torch.nn.Module):
                     if has_adapter and own == "weight":
                         tensor = tensor.float() + layer.get_delta_weight(_ADAPTER).detach().float()
                     # A copy: gathered memory goes back when the context ends.
-                    yield f"{name}.{own}", tensor.to("cpu", torch.bfloat16, copy=True).contiguous()
+                    yield f"{name}.{own}", tensor.to(device, torch.bfloat16, copy=True).contiguous()
 
     def adapter(self) -> Adapter | None:
         """The trained adapter, on the CPU in float32; None when all weights are trained. All ranks call it together."""

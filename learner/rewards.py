@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from learner.errors import LearnerError
 
@@ -43,6 +43,28 @@ def overlong_penalty(length: int, max_tokens: int, buffer: int) -> float:
     Example: ``overlong_penalty(96, max_tokens=128, buffer=64) == -0.5``
     """
     return min(max((max_tokens - buffer - length) / buffer, -1.0), 0.0)
+
+
+def turn_returns(
+    rewards: Sequence[float | None], discount: float, kind: Literal["sum", "max"] = "sum"
+) -> list[float | None]:
+    """What each turn of a trajectory earns, its own reward and what it made possible (Kevin, arXiv 2507.11948).
+
+    "sum": ``R_t = sum over i >= t of discount ** (i - t) * r_i``; "max": ``R_t = max over i >= t`` of the same terms.
+
+    Args:
+        rewards: of the turns in order; None for one that says nothing (a judge_error), which earns nothing and adds
+            nothing to earlier ones, but counts as a turn in between.
+        discount: 0 .. 1; with 0 each turn earns its own reward alone.
+
+    Example: ``turn_returns([0.0, 1.0, 2.0], 0.5) == [1.0, 2.0, 2.0]``
+    """
+    found: list[float | None] = []
+    for first, own in enumerate(rewards):
+        # 0.0 ** 0 is 1: without a discount of later turns the turn's own reward stays.
+        terms = [discount**later * r for later, r in enumerate(rewards[first:]) if r is not None]
+        found.append(None if own is None else math.fsum(terms) if kind == "sum" else max(terms))
+    return found
 
 
 class RunningReward:

@@ -96,7 +96,9 @@ def start_deepspeed(policy: Policy, settings: LearnerSettings) -> Any:
         "managed_gradient_accumulation": False,
         "gradient_clipping": settings.grad_clip,
         "bf16": {"enabled": settings.dtype == "bfloat16"},
-        "zero_optimization": {"stage": settings.zero_stage, "overlap_comm": False},
+        "zero_optimization": zero_optimization(settings),
+        # The optimizer is torch's: DeepSpeed's own for the host would be compiled first.
+        "zero_force_ds_cpu_optimizer": False,
         "optimizer": {
             "type": "AdamW",
             "params": {
@@ -114,6 +116,22 @@ def start_deepspeed(policy: Policy, settings: LearnerSettings) -> Any:
         deepspeed.zero.register_external_parameter(policy, policy.lm_head_weight)
     engine, _, _, _ = deepspeed.initialize(model=policy, model_parameters=parameters, config=config)
     return engine
+
+
+def zero_optimization(settings: LearnerSettings) -> dict[str, Any]:
+    """DeepSpeed's section of that name. Raises LearnerError for an offload that the stage cannot do."""
+    if settings.offload != "none" and settings.zero_stage == 0:
+        raise LearnerError("learner.offload needs learner.zero_stage 1, 2 or 3")
+    if settings.offload == "all" and settings.zero_stage < 3:
+        raise LearnerError(f"learner.offload = 'all' needs learner.zero_stage 3, not {settings.zero_stage}")
+    section: dict[str, Any] = {"stage": settings.zero_stage, "overlap_comm": False}
+    # Pinned memory is for copies to a GPU.
+    host = {"device": "cpu", "pin_memory": torch.cuda.is_available()}
+    if settings.offload != "none":
+        section["offload_optimizer"] = host
+    if settings.offload == "all":
+        section["offload_param"] = host
+    return section
 
 
 def reduce_sums(sums: LossSums) -> None:

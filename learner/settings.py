@@ -17,6 +17,12 @@ class RewardSettings(BaseModel):
     is 0. A policy too weak to write working kernels gets its first gradient from here ("parsed" is a candidate that
     did at least parse)."""
     advantage: Literal["grpo", "dr_grpo", "rloo"] = "grpo"
+    turn_discount: float = Field(default=0.4, ge=0, le=1)
+    """Where search.turns is above 1, a turn earns its own reward and, discounted by this for each turn between, those
+    of the later turns of its trajectory. 0 makes each turn stand alone."""
+    turn_return: Literal["sum", "max"] = "sum"
+    """"sum" adds the discounted rewards up, "max" takes the best one; Kevin (arXiv 2507.11948) found "sum" at 0.4 the
+    better."""
     overlong: Literal["keep", "mask", "penalise"] = "keep"
     """A completion that was cut at rollout.max_tokens: "keep" learns from it like any other, "mask" leaves it out of
     the loss (its reward still counts in its group's mean), "penalise" takes up to ``overlong_penalty`` off the reward
@@ -45,6 +51,9 @@ class LearnerSettings(BaseModel):
     weight_decay: float = Field(default=0.0, ge=0)
     grad_clip: float = Field(default=1.0, gt=0)
     zero_stage: int = Field(default=1, ge=0, le=3)
+    offload: Literal["none", "optimizer", "all"] = "none"
+    """What ZeRO keeps in the host's memory, not the GPU's: the optimizer's state and its step (stages 1 to 3), or with
+    stage 3 the weights too. On a CPU it changes nothing but the path that is taken."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     micro_batch_tokens: int = Field(default=4096, ge=128)
     """Most tokens (prompts included) of one forward and backward."""

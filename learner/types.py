@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,10 +38,13 @@ class StepResult:
 
 @dataclass(frozen=True, kw_only=True)
 class WeightsVersion:
-    """A published set of weights: a folder that holds one whole model in Hugging Face form, lm_head stored untied."""
+    """A published set of weights: a folder that holds one whole model in Hugging Face form, lm_head stored untied; or
+    the same tensors in memory."""
 
     policy_version: int
     path: str
-    """Folder; complete when it exists (published by rename)."""
+    """Folder; complete when it exists (published by rename). Empty for weights in memory."""
     sha256: str
-    """Of model.safetensors."""
+    """Of model.safetensors, or of the names and checksums in memory."""
+    loan: Any = None
+    """learner.lending.Loan of weights in memory; None for a folder."""

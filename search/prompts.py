@@ -63,7 +63,18 @@ _RESTRICTIONS = """\
 - No lower precision, no results kept between calls, no clocks, files or processes, no changes to torch."""
 
 _NOT_SHOWN = frozenset(
-    {"NAME", "LEVEL", "VARIANTS", "HELD_OUT", "TOLERANCE", "DISTRIBUTIONS", "BACKWARD", "BACKENDS", "GPU_VARIANTS"}
+    {
+        "NAME",
+        "LEVEL",
+        "VARIANTS",
+        "HELD_OUT",
+        "TOLERANCE",
+        "DISTRIBUTIONS",
+        "BACKWARD",
+        "STRIDED",
+        "BACKENDS",
+        "GPU_VARIANTS",
+    }
 )
 """Constants of a task file that say nothing about what to compute; three of them name held-out shapes."""
 

@@ -35,6 +35,10 @@ class SearchSettings(BaseModel):
     """Most kernels that a crossover prompt shows, from slow to fast."""
     max_repairs: int = Field(3, ge=0)
     """Repairs in a row before a failing line is given up and translated anew."""
+    turns: int = Field(1, ge=1, le=32)
+    """Answers of one trajectory in a contrastive step: from the second on, the policy sees its last answer and what the
+    judge said of it, and answers again (Kevin, arXiv 2507.11948). A trajectory ends early when its chat leaves no room
+    in rollout.max_model_len. What a turn earns later: learner.reward.turn_discount."""
     max_prompt_tokens: int = Field(1536, ge=64)
     """A prompt is cut to fewer exemplars until it fits."""
 
@@ -68,6 +72,9 @@ class EvolutionSettings(BaseModel):
     """Ask for a functional PyTorch form first, which translations are then shown."""
     transplants: int = Field(2, ge=0)
     """Kernels of the most similar tasks that are judged as they stand, while the task has no correct one."""
+    templates: int = Field(8, ge=0)
+    """Kernels made from the task's traced operations that are judged first, without a model; 0 for none. Where models
+    are asked too, at most half of the candidates. Later rounds try their other schedules along with the sweep."""
     sweep_trials: int = Field(4, ge=0)
     """New settings of the best kernel's numbers that are tried in each round, without a model."""
     islands: int = Field(2, ge=1)
@@ -83,10 +90,10 @@ class EvolutionSettings(BaseModel):
 PRESETS: dict[str, EvolutionSettings] = {
     "default": EvolutionSettings(),
     "best-of-n": EvolutionSettings(
-        operators=("vanilla",), edits=0, sweep_trials=0, transplants=0, islands=1, novelty=1.0
+        operators=("vanilla",), edits=0, sweep_trials=0, transplants=0, templates=0, islands=1, novelty=1.0
     ),
     "cuda-l1": EvolutionSettings(
-        operators=("contrast", "vanilla"), edits=0, sweep_trials=0, transplants=0, islands=1, novelty=1.0
+        operators=("contrast", "vanilla"), edits=0, sweep_trials=0, transplants=0, templates=0, islands=1, novelty=1.0
     ),
     "ai-cuda-engineer": EvolutionSettings(
         batches=10,
@@ -96,10 +103,18 @@ PRESETS: dict[str, EvolutionSettings] = {
         functional=True,
         sweep_trials=0,
         transplants=0,
+        templates=0,
         islands=1,
     ),
     "alphaevolve": EvolutionSettings(
-        batches=25, proposals=4, edits=0, operators=("edit", "vanilla"), sweep_trials=0, transplants=0, islands=4
+        batches=25,
+        proposals=4,
+        edits=0,
+        operators=("edit", "vanilla"),
+        sweep_trials=0,
+        transplants=0,
+        templates=0,
+        islands=4,
     ),
     "robust-kbench": EvolutionSettings(
         batches=8,
@@ -108,6 +123,7 @@ PRESETS: dict[str, EvolutionSettings] = {
         operators=("translate", "repair", "edit", "crossover", "fuse"),
         sweep_trials=0,
         transplants=0,
+        templates=0,
     ),
 }
 """The composition of each (which operators, islands, follow-ups) is that of the publication it is named after; sizes

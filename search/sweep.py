@@ -110,33 +110,53 @@ def next_values(base: Record, records: Sequence[Record], *, count: int, seed: in
     Optuna's TPE sampler (Bergstra et al., 2011), told of every record with the same template: the speedup, 0 for one
     that failed. Failures of the judge itself say nothing.
     """
+    knobs = find_knobs(base.code)
+    space = {knob.name: knob.choices for knob in knobs}
+    measured = [({knob.name: knob.value for knob in knobs}, base.score), *_measured(base, records)]
+    return suggest(space, measured, count=count, seed=seed)
+
+
+def suggest(
+    space: Mapping[str, Sequence[Any]],
+    measured: Sequence[tuple[Mapping[str, Any], float]],
+    *,
+    count: int,
+    seed: int,
+) -> list[dict[str, Any]]:
+    """`count` settings that were not measured yet, fewer when few are left; what Optuna's TPE hopes most of first.
+
+    Args:
+        space: the choices of each name.
+        measured: (setting, score), larger scores being better.
+    """
     import optuna
 
-    knobs = find_knobs(base.code)
-    if not knobs:
+    if not space or count <= 0:
         return []
-    space = {knob.name: optuna.distributions.CategoricalDistribution(knob.choices) for knob in knobs}
+    choices = {name: optuna.distributions.CategoricalDistribution(list(values)) for name, values in space.items()}
     logging.getLogger("optuna").setLevel(logging.WARNING)
-    sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=min(10, 4 * len(knobs)))
+    sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=min(10, 4 * len(space)))
     study = optuna.create_study(direction="maximize", sampler=sampler)
-    taken = {_key({knob.name: knob.value for knob in knobs})}
-    for params, score in _measured(base, records):
+    taken = set()
+    for params, score in measured:
+        if _key(params) in taken:
+            continue
         taken.add(_key(params))
-        if all(params.get(name) in space[name].choices for name in space):
-            study.add_trial(optuna.trial.create_trial(params=params, distributions=_any(space), value=score))
-    found: list[dict[str, str]] = []
+        if all(params.get(name) in space[name] for name in space):
+            study.add_trial(optuna.trial.create_trial(params=dict(params), distributions=_any(choices), value=score))
+    found: list[dict[str, Any]] = []
     for _ in range(20 * count):
         if len(found) == count:
             break
-        trial = study.ask(_any(space))
+        trial = study.ask(_any(choices))
         if _key(trial.params) in taken:
             study.tell(trial, state=optuna.trial.TrialState.FAIL)
             continue
         taken.add(_key(trial.params))
         found.append(dict(trial.params))
-    if len(found) < count and math.prod(len(knob.choices) for knob in knobs) <= _ENUMERABLE:
+    if len(found) < count and math.prod(len(values) for values in space.values()) <= _ENUMERABLE:
         # TPE comes back to what it likes: what it left out of a small space is taken at random.
-        every = [dict(zip(space, values, strict=True)) for values in itertools.product(*(k.choices for k in knobs))]
+        every = [dict(zip(space, values, strict=True)) for values in itertools.product(*space.values())]
         left = [values for values in every if _key(values) not in taken]
         found += random.Random(seed).sample(left, min(count - len(found), len(left)))
     return found

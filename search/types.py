@@ -24,6 +24,8 @@ class Prompt:
     """The code that the answer's search/replace blocks change; empty when the answer is a whole file."""
     model: str = "policy"
     """Which model is asked."""
+    samples: int = 0
+    """Completions that are wanted of the local policy; 0 leaves it to rollout.group_size."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,10 +3,11 @@
     result = evolve_task(task, bench, plan, models, max_candidates=64)
 
 Stages, each left out where it has nothing to do: the reference judged against itself; expert kernels; kernels of
-similar tasks as they stand (`transplant`); then rounds of proposals (operator and model drawn by the bandit), their
-follow-ups (an edit of what is correct, a repair of what is not), and a sweep of the best kernel's numbers; last the
-confirmation of the best. A search that is interrupted and called again with the same run_id first judges what was
-answered and not judged, and goes on.
+similar tasks as they stand (`transplant`); kernels made from its traced operations (`template`); then rounds of
+proposals (operator and model drawn by the bandit), their follow-ups (an edit of what is correct, a repair of what is
+not), other schedules of the templates, and a sweep of the best kernel's numbers; last the confirmation of the best. A
+search that is interrupted and called again with the same run_id first judges what was answered and not judged, and
+goes on.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from search.populations import archipelago
 from search.proposals import Neighbour, View, propose, similar
 from search.settings import EvolutionSettings, SearchSettings
 from search.sweep import sweep
+from search.templates import Templates
 from search.types import Completion, Prompt
 from serving.answers import AnswerLog
 from serving.optimizer import (
@@ -52,7 +54,7 @@ from tasks.experts import expert_kernels
 from tasks.loader import suite_tasks
 from tasks.types import Task
 
-SWEEP, TRANSPLANT = "sweep", "transplant"
+SWEEP, TRANSPLANT, TEMPLATE = "sweep", "transplant", "template"
 """Operators without a model; they are their records' source too."""
 BARREN_ROUNDS = 3
 """Rounds in a row without one answer after which the models are given up."""
@@ -67,6 +69,7 @@ class _Evolution:
     spending: Spending
     answers: AnswerLog | None
     max_candidates: int
+    templates: Templates | None = None
     neighbours: list[Neighbour] = field(default_factory=list)
     round_number: int = 0
     barren: int = 0
@@ -96,6 +99,7 @@ def evolve_task(
     budget_seconds: float | None = None,
     spending: Spending | None = None,
     answers: AnswerLog | None = None,
+    templates: Templates | None = None,
     run_id: str | None = None,
     on_record: OnRecord | None = None,
     should_stop: Callable[[], bool] | None = None,
@@ -106,6 +110,7 @@ def evolve_task(
         bench: its rollout is not used; `models` are asked.
         spending: counts what calls cost and says when the budget is spent.
         answers: keeps answers until they are judged.
+        templates: what can be made of the task without a model.
         run_id: of an earlier call that is to be resumed; a new one when left out.
 
     Raises TaskError when the task's own code fails, ModelError and ActorError when a model or a pool cannot be used.
@@ -135,12 +140,15 @@ def evolve_task(
         spending=spending,
         answers=answers,
         max_candidates=max_candidates,
+        templates=templates,
     )
     _resume(evolution)
     if bench.archive.count(task_id=task.task_id) == 0:
         _check_reference(search)
     _judge_experts(search)
     evolution.neighbours = neighbours_of(task, bench)
+    most = evolution.room // 2 if models.names else evolution.room
+    _template(evolution, min(plan.templates, most))
     if not any(record.verdict.is_correct for record in evolution.records()):
         _transplant(evolution)
     while not out_of_time() and not stopped:
@@ -326,10 +334,24 @@ def _sweep(evolution: _Evolution) -> None:
     count = min(evolution.plan.sweep_trials, evolution.room)
     if count <= 0:
         return
+    if evolution.plan.templates:
+        count -= _template(evolution, (count + 1) // 2)
     seed = evolution.search.bench.seed + 1000 * evolution.round_number
     base, codes = sweep(evolution.records(), count=count, seed=seed)
     if base is not None:
         _judge_codes(evolution, SWEEP, [(code, (base.record_id,), base.analysis) for code in codes])
+
+
+def _template(evolution: _Evolution, count: int) -> int:
+    """Kernels from the task's traced operations under schedules that were not tried; returns how many were judged."""
+    if evolution.templates is None or count <= 0 or evolution.search.out_of_time():
+        return 0
+    templates, before = evolution.templates, evolution.search.asked
+    seed = evolution.search.bench.seed + 1000 * evolution.round_number
+    schedules = templates.next_schedules(evolution.records(), count=count, seed=seed)
+    made = [(templates.render(schedule), (), templates.analysis(schedule)) for schedule in schedules]
+    _judge_codes(evolution, TEMPLATE, made)
+    return evolution.search.asked - before
 
 
 def _transplant(evolution: _Evolution) -> None:

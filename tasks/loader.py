@@ -98,6 +98,7 @@ def parse_task(source: str, path: str | None = None) -> Task:
         tolerance=None if tolerance is None else float(tolerance),
         distributions=distributions or DISTRIBUTIONS,
         backward=constants.take("BACKWARD", _bool, "True or False") or False,
+        strided=constants.take("STRIDED", _bool, "True or False") or False,
         backends=constants.take("BACKENDS", _subset(BACKENDS), f"some of {', '.join(BACKENDS)}") or ("cpp",),
     )
 

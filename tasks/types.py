@@ -51,6 +51,8 @@ class Task:
     """Which of DISTRIBUTIONS make sense for this task's inputs."""
     backward: bool = False
     """True when the gradient with respect to the inputs is judged too."""
+    strided: bool = False
+    """True when candidates are given inputs that are not contiguous, too."""
     backends: tuple[str, ...] = ("cpp",)
     """Languages that candidates may use: "cpp", "cuda", "triton"."""
 

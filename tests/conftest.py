@@ -15,7 +15,24 @@ def _gpu_missing() -> str:
         return f"no CUDA device: {error}"
 
 
+# Files that take minutes, the longest first. The workers of `make test` are handed whole files in this order, so
+# that none of them begins one of these when the others have nothing left to do.
+LONGEST = (
+    "test_cluster_train",
+    "test_tasks_suite_cuda",
+    "test_redteam",
+    "test_cluster_replay",
+    "test_tasks_suite",
+    "test_serving_service",
+)
+
+
+def _in_line(item: pytest.Item) -> int:
+    return LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=_in_line)  # stable: otherwise as they were
     marked = [item for item in items if item.get_closest_marker("gpu")]
     if marked and (reason := _gpu_missing()):
         for item in marked:

@@ -17,6 +17,8 @@ EXCEPTIONS = {
     ("judge/runner.py", "exec"): "runs a candidate or its task: inside a jail, which is what the jail is for",
     ("judge/builder_runner.py", "exec"): "runs a task inside the builder's jail, to import the candidate beside it",
     ("cluster/generated_cpp.py", "exec"): "runs kernels that this project's own generator wrote, never a model's",
+    ("tasks/duplicates.py", "exec"): "traces a task's file, which whoever names it to the command trusts",
+    ("tasks/procedural/cuda_check.py", "exec"): "runs tasks and kernels of this project's own generator",
     ("learner/checkpoints.py", "torch.load"): "the run's own generators, with weights_only=True: no code can be in it",
     ("learner/checkpoints.py", "load_checkpoint"): (
         "DeepSpeed keeps optimizer state as a pickle and reads it as one. Only a run's own folder is read, after every "

@@ -16,7 +16,7 @@ the same with the operators' fast texts (fexp for exp, no branches)."""
 
 _HEADERS = {
     LIBM: "#include <math.h>",
-    VECTOR: '#pragma GCC optimize("fast-math")\n#define __FAST_MATH__ 1\n#include <math.h>',
+    VECTOR: '#pragma GCC optimize("fast-math,no-associative-math")\n#define __FAST_MATH__ 1\n#include <math.h>',
 }
 _NEED_FAST = frozenset({"sigmoid", "silu", "softplus", "mish", "elu"})
 """With fast-math the first two divide by inf, which its approximate division is not made for; in the others a branch

@@ -28,7 +28,7 @@ _NAME = {"sum": "s", "max": "m", "min": "low"}
 
 def column_kernels(graph: Graph, rows: int, cols: int) -> list[Kernel]:
     """A thread or a strip of threads per column; the rows split over blocks where columns are few."""
-    found = [_serial(graph, size) for size in (32, 64, 128, 256)]
+    found = [_serial(graph, size) for size in ((32, 64, 128, 256) if cols >= 4096 else (64,))]
     found += [_tile(graph, height) for height in (4, 8, 16, 32)]
     found += [_packs(graph, height) for height in (8, 16) if cols >= 128]
     found += [_split(graph, chunk) for chunk in _chunks(rows, (cols + 255) // 256)]
@@ -56,11 +56,9 @@ def _texts(graph: Graph, row: str) -> dict[Node, str]:
     return leaves(graph, f"{row} * cols + col", row, "col")
 
 
-def _start(kind: str, *, double: bool = True) -> str:
-    """The accumulator; a sum of many numbers in one thread is taken in double precision."""
-    if kind == "sum" and double:
-        return "double s = 0.;"
-    return f"float {_NAME[kind]} = {START[kind]};"
+def _start(kind: str) -> str:
+    """The accumulator; a thread may sum thousands of numbers, and does so in double precision."""
+    return "double s = 0.;" if kind == "sum" else f"float {_NAME[kind]} = {START[kind]};"
 
 
 def _finish(graph: Graph, value: str) -> list[str]:
@@ -213,7 +211,7 @@ def _split(graph: Graph, chunk: int) -> Kernel:
         "int col = blockIdx.x * blockDim.x + threadIdx.x;",
         "if (col >= cols) return;",
         f"int top = blockIdx.y * {chunk}, last = min(rows, top + {chunk});",
-        _start(kind, double=False),
+        _start(kind),
         *_walk(graph, "for (int row = top; row < last; row++)"),
         f"parts[blockIdx.y * cols + col] = {_NAME[kind]};",
     ]
@@ -234,7 +232,7 @@ def _strip(graph: Graph, chunk: int) -> list[str]:
         "__shared__ float part[8][32];",
         "int col = blockIdx.x * 32 + threadIdx.x;",
         f"int top = blockIdx.y * {chunk}, last = min(rows, top + {chunk});",
-        _start(kind, double=False),
+        _start(kind),
         "if (col < cols)",
         *(f"    {line}" for line in _walk(graph, "for (int row = top + threadIdx.y; row < last; row += 8)")),
         *_folded(kind, 8),
@@ -254,27 +252,39 @@ def _split_tile(graph: Graph, chunk: int) -> Kernel:
 
 
 def _atomic(graph: Graph, chunk: int) -> Kernel:
+    """What is added to is the output itself, or double precision where operators follow that would show rounding."""
     node = _node(graph)
-    lines = [*_strip(graph, chunk), "atomicAdd(out + col, s);"]
-    source = [prologue(graph, node.args[0]), global_function(declared(graph, "rows", "cols"), lines)]
-    launch = [
-        _sizes_line(graph),
-        "out.zero_()",
-        f"kernel.run(((cols + 31) // 32, (rows + {chunk - 1}) // {chunk}), (32, 8), "
-        f"{python_arguments(graph, 'rows', 'cols')})",
-    ]
-    after = "."
-    if graph.outputs[0] is not node or node.op == "column_mean":
+    plain = graph.outputs[0] is node and node.op == "column_sum"
+    first = graph.inputs[0].name
+    grid = f"((cols + 31) // 32, (rows + {chunk - 1}) // {chunk})"
+    given, parameters = python_arguments(graph, "rows", "cols"), declared(graph, "rows", "cols")
+    made_by = "kernel.run({}, (32, 8), {})"
+    if plain:
+        lines = [*_strip(graph, chunk), "atomicAdd(out + col, (float)s);"]
+        source = [prologue(graph, node.args[0]), global_function(parameters, lines)]
+        launch = [_sizes_line(graph), "out.zero_()", made_by.format(grid, given)]
+        where = "the zeroed output by atomics"
+    else:
+        lines = [*_strip(graph, chunk), "atomicAdd(sums + col, s);"]
         finish = [
             "int col = blockIdx.x * blockDim.x + threadIdx.x;",
             "if (col >= cols) return;",
-            *_finish(graph, "out[col]"),
+            *_finish(graph, "sums[col]"),
         ]
-        source.append(global_function("float* out, int rows, int cols", finish, "finish"))
-        launch.append("kernel.finish((cols + 63) // 64, 64, out, rows, cols)")
-        after = ", and a second kernel finishes each column."
+        source = [
+            prologue(graph, node.args[0]),
+            global_function(parameters.replace("float* out", "double* sums"), lines),
+            global_function("const double* sums, float* out, int rows, int cols", finish, "finish"),
+        ]
+        launch = [
+            _sizes_line(graph),
+            f"sums = torch.zeros(cols, dtype=torch.float64, device={first}.device)",
+            made_by.format(grid, given.replace("out, ", "sums, ")),
+            "kernel.finish((cols + 63) // 64, 64, sums, out, rows, cols)",
+        ]
+        where = "zeroed sums in double precision by atomics; a second kernel finishes each column"
     note = (
-        f"A block of 32 x 8 threads sums 32 columns of a chunk of {chunk} rows in shared memory and adds them to the "
-        f"zeroed output by atomics{after} {traffic(graph)}."
+        f"A block of 32 x 8 threads sums 32 columns of a chunk of {chunk} rows in shared memory and adds them to "
+        f"{where}. {traffic(graph)}."
     )
     return made(graph, {"kind": "atomic", "chunk": chunk}, source, launch, note)

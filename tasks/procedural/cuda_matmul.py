@@ -143,7 +143,7 @@ def _registers(graph: Graph, side: int, each: int, depth: int) -> Kernel:
     across = side // each
     left, right = _left(graph, "row", "at"), _right(graph, "at", "col")
     lines = [
-        f"__shared__ float left[{depth}][{side}], right[{depth}][{side}];",
+        f"__shared__ float left[{depth}][{side} + 4], right[{depth}][{side}];",
         f"int t = threadIdx.x, top = blockIdx.y * {side}, first = blockIdx.x * {side};",
         f"float s[{each}][{each}] = {{}};",
         *block(
@@ -186,7 +186,7 @@ def _registers(graph: Graph, side: int, each: int, depth: int) -> Kernel:
     note = (
         f"A block of {threads} threads computes a tile of {side} x {side}, a thread {each} x {each} numbers in "
         f"registers; {depth} columns and rows of the factors lie in shared memory at a time, and {2 * each} loads from "
-        f"there serve {each * each} multiply-adds."
+        f"there serve {each * each} multiply-adds; padding spreads what is written over the banks."
     )
     schedule: dict[str, int | str] = {"kind": "registers", "side": side, "each": each, "depth": depth}
     return _kernel(graph, schedule, lines, (side, side), str(threads), note)

@@ -194,18 +194,22 @@ def _place(way: Way, graph: Graph) -> list[str]:
 
 
 def _accumulators(way: Way, one: _Pass) -> list[str]:
-    """One thread that adds thousands of numbers does so in double precision."""
+    """Where few threads share a row, one adds thousands of numbers, and does so in double precision."""
     return [
-        f"double {name}_all = 0.;" if way.lanes == 1 and reduction == "sum" else f"float {name} = {START[reduction]};"
+        f"double {name}_all = 0.;" if way.lanes and reduction == "sum" else f"float {name} = {START[reduction]};"
         for reduction, name, _ in one.totals
     ]
 
 
 def _combined(way: Way, one: _Pass) -> list[str]:
-    if way.lanes == 1:
-        return [f"float {name} = {name}_all;" for reduction, name, _ in one.totals if reduction == "sum"]
-    who = {0: "block", 32: "warp"}.get(way.lanes, "group")
-    return [f"{name} = {who}_{reduction}({name});" for reduction, name, _ in one.totals]
+    lines = []
+    for reduction, name, _ in one.totals:
+        source = f"{name}_all" if way.lanes and reduction == "sum" else name
+        who = {0: "block", 1: "", 32: "warp"}.get(way.lanes, "group")
+        value = f"{who}_{reduction}({source})" if who else source
+        if value != name:
+            lines.append(f"{name} = {value};" if source == name else f"float {name} = {value};")
+    return lines
 
 
 def _loop(graph: Graph, plan: RowPlan, way: Way, one: _Pass, *, first: bool, texts: Mapping[Node, str]) -> list[str]:
@@ -215,7 +219,7 @@ def _loop(graph: Graph, plan: RowPlan, way: Way, one: _Pass, *, first: bool, tex
     fresh = needs_v and not kept
     value = called(plan.cut, texts)
     body = one.lines
-    if way.lanes == 1:
+    if way.lanes:
         body = [
             *one.body,
             *(

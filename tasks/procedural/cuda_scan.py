@@ -107,43 +107,38 @@ def _chunk(graph: Graph, items: int, width: str, scan: str, last: str, carry: li
 
     Args:
         width: threads of the row.
-        scan: of ``v``, the thread's sum; gives the sum up to and with this thread.
+        scan: of ``v``, the thread's sum; gives the sum of the chunk up to and with this thread.
         last: what the first column of a thread is counted by.
-        carry: lines after the chunk.
+        carry: lines after the chunk, of whose sums ``s`` is one in double precision: it may be of thousands.
     """
+    at = f"int col = start + {last}, i = row * cols + col;"
     if items == 1:
+        store = _store(graph, "t")
         return block(
             f"for (int start = 0; start < cols; start += {width})",
             [
-                f"int col = start + {last}, i = row * cols + col;",
+                at,
                 f"float v = col < cols ? {_value(graph)} : 0.f;",
-                f"v = {scan} + s;",
-                *(block("if (col < cols)", _store(graph, "v")) if len(_store(graph, "v")) > 1 else []),
-                *([f"if (col < cols) {_store(graph, 'v')[0]}"] if len(_store(graph, "v")) == 1 else []),
+                f"v = {scan.format('v')};",
+                "float t = s + v;",
+                *(block("if (col < cols)", store) if len(store) > 1 else [f"if (col < cols) {store[0]}"]),
                 *carry,
             ],
         )
+    at = f"int col = start + {last} * {items} + j, i = row * cols + col;"
     return block(
         f"for (int start = 0; start < cols; start += {width} * {items})",
         [
-            f"float sums[{items}], v = 0.f;",
+            f"float sums[{items}], own = 0.f;",
             *block(
                 f"for (int j = 0; j < {items}; j++)",
-                [
-                    f"int col = start + {last} * {items} + j, i = row * cols + col;",
-                    f"if (col < cols) v += {_value(graph)};",
-                    "sums[j] = v;",
-                ],
+                [at, f"if (col < cols) own += {_value(graph)};", "sums[j] = own;"],
             ),
-            f"float t = {scan} - v + s;",
+            f"float v = {scan.format('own')};",
             *block(
                 f"for (int j = 0; j < {items}; j++)",
-                [
-                    f"int col = start + {last} * {items} + j, i = row * cols + col;",
-                    *block("if (col < cols)", ["float v = t + sums[j];", *_store(graph, "v")]),
-                ],
+                [at, *block("if (col < cols)", ["float t = s + (v - own + sums[j]);", *_store(graph, "t")])],
             ),
-            "v += t;",
             *carry,
         ],
     )
@@ -157,12 +152,12 @@ def _warp(graph: Graph, warps: int, items: int) -> Kernel:
     lines = [
         f"int row = blockIdx.x * {warps} + threadIdx.x / 32, lane = threadIdx.x % 32;",
         "if (row >= rows) return;",
-        "float s = 0.f;",
-        *_chunk(graph, items, "32", "warp_scan(v, lane)", "lane", ["s = __shfl_sync(~0u, v, 31);"]),
+        "double s = 0.;",
+        *_chunk(graph, items, "32", "warp_scan({}, lane)", "lane", ["s += __shfl_sync(~0u, v, 31);"]),
     ]
     note = (
-        f"A warp scans a row in chunks, {_items_text(items)}, by shuffles, and carries the sum on; {warps} rows a "
-        f"block. {traffic(graph)}."
+        f"A warp scans a row in chunks, {_items_text(items)}, by shuffles, and carries the sum on; a block has "
+        f"{warps} of them. {traffic(graph)}."
     )
     schedule: dict[str, int | str] = {"kind": "warp_per_row", "block": warps * 32, "items": items}
     return made(graph, schedule, _source(graph, [_WARP_SCAN], lines), _launch(graph, warps, warps * 32), note)
@@ -172,17 +167,17 @@ def _block(graph: Graph, size: int, items: int) -> Kernel:
     lines = [
         "__shared__ float total;",
         "int row = blockIdx.x;",
-        "float s = 0.f;",
+        "double s = 0.;",
         *_chunk(
             graph,
             items,
             str(size),
-            "block_scan(v)",
+            "block_scan({})",
             "threadIdx.x",
             [
                 f"if (threadIdx.x == {size - 1}) total = v;",
                 "__syncthreads();",
-                "s = total;",
+                "s += total;",
             ],
         ),
     ]

@@ -50,6 +50,8 @@ _POSITIVE = frozenset(
         "row_mean_square",
     ]
 )
+_VANISHING = frozenset({"exp_neg_abs", "bell", "sigmoid", "softplus"})
+"""Their minimum is a number too small for float32 to hold exactly, or 0: which of the two is up to the machine."""
 _POINTLESS_ON_POSITIVE = frozenset({"relu", "abs", "leaky_relu", "elu"})
 # None is a name that the kernels give to a variable of their own.
 _NAMES = {
@@ -254,7 +256,10 @@ def _matmul(draw: _Draw) -> tuple[Node, ...]:
 
 
 def _reduced(draw: _Draw, node: Node, choices: list[str]) -> Node:
-    made = apply(draw.rng.choice(choices), (node,))
+    name = draw.rng.choice(choices)
+    if node.op in _VANISHING and name.endswith("_min"):
+        name = name.replace("_min", "_max")
+    made = apply(name, (node,))
     return made or _reduced(draw, _tamed(node), choices)
 
 

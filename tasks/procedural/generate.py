@@ -6,8 +6,9 @@
 
 Splits go by composition, never by file: a *family of compositions* is the operators and how they are joined, whatever
 the shapes that are broadcast, the constants, the names and the style. A hash of it decides, so that the same seed is in
-the same split on every machine, and no family of the test split is ever trained on. Single operators are always in
-train. Graphs of more than MOST_TRAINED operators are in no split but "longer".
+the same split on every machine, and no family of the test split is ever trained on. Single operators are in train,
+except those that are a task of the bundled suite: what the suite computes is in test. Graphs of more than MOST_TRAINED
+operators are in no split but "longer".
 """
 
 from __future__ import annotations
@@ -34,8 +35,37 @@ MOST_TRAINED = 6
 """Operators of the longest graphs in train, validation and test."""
 _LONGEST = {"longer": 9}
 """What draw_graph is asked for; its own default for the other splits."""
+SUITE = frozenset(
+    {
+        "add(gelu(add(_,_)),_)",
+        "add(rms_norm(add(_,_)),_)",
+        "column_sum(_)",
+        "cumsum(_)",
+        "gelu(_)",
+        "gelu(add(matmul(_,_),_))",
+        "layer_norm(_)",
+        "layer_norm(add(_,_))",
+        "matmul(_,_)",
+        "mish(_)",
+        "mul(layer_norm(_),_)",
+        "mul(rms_norm(_),_)",
+        "mul(rms_norm(add(_,_)),_)",
+        "mul(silu(add(_,_)),_)",
+        "relu(matmul(_,_))",
+        "row_logsumexp(_)",
+        "row_mean(_)",
+        "softmax(_)",
+        "square(relu(_))",
+        "scale(square(relu(_)))",
+        "transpose(_)",
+    }
+)
+"""Families of compositions that a task of the bundled suite is; `warpsmith tasks decontaminate` found them."""
 _SHARES = {"validation": 0.06, "test": 0.12}
 BACKENDS = ("cpp", "cuda")
+MOST_ASKED = 100_000
+"""Tasks that one name can stand for."""
+_EXAMPLE = "procedural:test:200"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,9 +164,12 @@ def split_of(graph: Graph) -> str:
     """The split of a graph, by a hash of its family of compositions."""
     if graph.operators > MOST_TRAINED:
         return "longer"
+    family = composition_family(graph)
+    if family in SUITE:
+        return "test"
     if graph.operators <= 1:
         return "train"
-    digest = hashlib.sha256(composition_family(graph).encode()).digest()
+    digest = hashlib.sha256(family.encode()).digest()
     share = int.from_bytes(digest[:8], "big") / 2**64
     for split, width in _SHARES.items():
         if share < width:
@@ -146,13 +179,15 @@ def split_of(graph: Graph) -> str:
 
 
 def procedural_tasks(source: str) -> list[Task]:
-    """The tasks of "procedural:SPLIT:COUNT", or "procedural:SPLIT:COUNT:SEED" for those from a seed on.
+    """The tasks that "procedural:SPLIT:NUMBER" names, or "procedural:SPLIT:NUMBER:SEED" with the first seed.
 
-    Raises TaskError: anything else.
+    Raises TaskError: another form, an unknown split, no number.
     """
-    parts = source.split(":")
-    numbers = parts[2:]
-    if len(parts) not in (3, 4) or not all(number.isdigit() for number in numbers) or int(numbers[0]) < 1:
-        raise TaskError(f"{source}: write procedural:SPLIT:COUNT[:SEED], such as procedural:test:200")
-    drawn = tasks_of(parts[1], int(numbers[1]) if len(numbers) > 1 else 0)
-    return [one.task for one in itertools.islice(drawn, int(numbers[0]))]
+    name, _, rest = source.partition(":")
+    split, *numbers = rest.split(":")
+    if name != "procedural" or not 1 <= len(numbers) <= 2 or not all(n.isascii() and n.isdigit() for n in numbers):
+        raise TaskError(f"{source}: wants procedural:SPLIT:NUMBER or procedural:SPLIT:NUMBER:SEED, as in {_EXAMPLE}")
+    number, seed = int(numbers[0]), int(numbers[1]) if len(numbers) > 1 else 0
+    if not 0 < number <= MOST_ASKED:
+        raise TaskError(f"{source}: asks for {number} tasks; 1 to {MOST_ASKED} can be asked for")
+    return [task.task for task in itertools.islice(tasks_of(split, seed), number)]

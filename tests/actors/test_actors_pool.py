@@ -140,6 +140,42 @@ def test_works_are_drawn_as_members_become_free(make_pool: Any) -> None:
     assert ahead <= 3
 
 
+def test_works_of_one_affinity_stay_with_one_member_while_there_is_other_work(make_pool: Any) -> None:
+    pool, _ = make_pool(size=3)
+    pool.wait_ready()
+    # As they come from a step: all of a task side by side.
+    some = [
+        Work(
+            work_id=(kind, n),
+            method="double",
+            kwargs={"n": n, "seconds": 0.05},
+            timeout=60.0,
+            affinity=kind,
+        )
+        for kind in "abc"
+        for n in range(6)
+    ]
+    for work in some:
+        pool.submit(work)
+    seats: dict[str, list[int | None]] = {kind: [] for kind in "abc"}
+    while any(len(found) < 6 for found in seats.values()):
+        for outcome in pool.collect(seconds=1.0):
+            seats[outcome.work.work_id[0]].append(outcome.seat)
+    assert len({found[0] for found in seats.values()}) == 3
+    # Only at the very end may one that has nothing left help out.
+    assert all(len(set(found[:4])) == 1 for found in seats.values()), seats
+
+
+def test_a_single_affinity_keeps_no_member_idle(make_pool: Any) -> None:
+    pool, _ = make_pool(size=2)
+    pool.wait_ready()
+    some = [
+        Work(work_id=n, method="double", kwargs={"n": n, "seconds": 0.3}, timeout=60.0, affinity="one")
+        for n in range(4)
+    ]
+    assert {outcome.seat for outcome in pool.run(some)} == {0, 1}
+
+
 def test_a_wedged_call_ends_at_its_deadline_and_its_work_is_done_by_a_replacement(
     make_pool: Any, tmp_path: Path
 ) -> None:

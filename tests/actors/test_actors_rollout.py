@@ -9,10 +9,12 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import os
+import shutil
 import signal
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -28,8 +30,16 @@ from search.types import Completion, Prompt
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400), pytest.mark.usefixtures("ray_cluster")]
 
+ON_GPU = shutil.which("nvidia-smi") is not None
+"""Where vLLM is the one for GPUs, its contract is tested there."""
 SETTINGS = RolloutSettings(
-    group_size=3, max_tokens=24, temperature=0.7, max_model_len=512, max_num_seqs=16, kv_cache_gb=0.25
+    group_size=3,
+    max_tokens=24,
+    temperature=0.7,
+    max_model_len=512,
+    max_num_seqs=16,
+    kv_cache_gb=0.25,
+    gpus=0.4 if ON_GPU else 0,
 )
 MEAN, WORST = 0.005, 0.05  # nats
 PROBE = list(range(100, 160))
@@ -268,20 +278,24 @@ def test_an_engine_killed_while_sampling_is_replaced_with_the_current_weights(
     assert any("lost" in event for event in events)
 
 
+@pytest.mark.parametrize("channel", ["file", "memory"])
 def test_what_the_learner_learns_is_what_the_engine_samples_from(
-    pool: RolloutPool, model_dir: Path, tmp_path: Path
+    pool: RolloutPool, model_dir: Path, tmp_path: Path, channel: Literal["file", "memory"]
 ) -> None:
-    settings = LearnerSettings(lr=1e-2, lora=LoraSettings(rank=4))
+    settings = LearnerSettings(lr=1e-2, lora=LoraSettings(rank=4), gpus=SETTINGS.gpus)
     with LearnerClient(
         model_dir, settings, Timeouts(), temperature=SETTINGS.temperature, work_dir=tmp_path, seed=0
     ) as learner:
-        first = sync_weights(learner, pool, tmp_path / "weights", PROBE, max_jump=MEAN)
+        sync = partial(sync_weights, learner, pool, tmp_path / "weights", PROBE, channel=channel)
+        first = sync(max_jump=MEAN)
         samples = [
             Sample(prompt_ids=tuple(PROBE[:20]), completion_ids=tuple(PROBE[20:]), group_id="g") for _ in range(2)
         ]
         for _ in range(4):
             result = learner.sft_step(samples)
-        second = sync_weights(learner, pool, tmp_path / "weights", PROBE, max_jump=0.02)
+        second = sync(max_jump=0.02)
+        assert (second.version.loan is not None) == (channel == "memory")
+        assert (tmp_path / "weights").exists() == (channel == "file")
         assert (first.version.policy_version, second.version.policy_version) == (0, 4)
         assert result.policy_version == learner.policy_version == pool.policy_version == 4
         gained = [sum(r.engine_logprobs[0]) - sum(first.engine_logprobs[0]) for r in (first, second)]

@@ -22,6 +22,10 @@ class FakeLearner:
         self.events.append("publish")
         return WeightsVersion(policy_version=3, path=str(folder / "v000003"), sha256="")
 
+    def lend(self) -> WeightsVersion:
+        self.events.append("lend")
+        return WeightsVersion(policy_version=4, path="", sha256="")
+
     def probe(self, token_ids: Sequence[int]) -> Sequence[float]:
         self.events.append("probe learner")
         return self.logprobs
@@ -48,6 +52,13 @@ def test_weights_are_published_then_loaded_then_compared(tmp_path: Path) -> None
     assert report.learner_logprobs == (-1.0, -2.0)
     assert report.engine_logprobs == ((-1.0, -2.0), (-1.1, -1.8))
     assert set(report.seconds) == {"publish", "load", "probe"}
+
+
+def test_weights_in_memory_are_lent_and_no_version_is_written(tmp_path: Path) -> None:
+    events: list[str] = []
+    learner, engines = FakeLearner(events, [-1.0]), FakeEngines(events, [[-1.0]])
+    sync_weights(learner, engines, tmp_path, (5, 6), max_jump=0.2, channel="memory")
+    assert events == ["lend", "load 4", "probe learner", "probe engines"]
 
 
 def test_one_engine_that_disagrees_stops_the_run(tmp_path: Path) -> None:

@@ -232,6 +232,21 @@ def test_a_task_whose_code_fails_is_an_error_of_use(tmp_path: Path) -> None:
     assert "no inputs today" in error_line(call("judge", task, EXAMPLE / "slow.py", "--json"))
 
 
+def test_ctrl_c_during_the_imports_is_one_line_too() -> None:
+    """The first import of the command line stands for all: whenever it is interrupted, nothing else is said."""
+    program = (
+        "import sys\n"
+        "class Interrupt:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'typer': raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupt())\n"
+        "from cluster.entry import main\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, cwd=ROOT)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "warpsmith: interrupted\n")
+
+
 @pytest.mark.slow
 def test_ctrl_c_while_judging_ends_at_once_and_leaves_nothing() -> None:
     import psutil

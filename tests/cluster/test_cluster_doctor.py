@@ -86,3 +86,13 @@ def test_a_model_that_does_not_exist(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     assert doctor.model(str(tmp_path)).state == "ok"
     assert doctor.model("tiny-random").state == "ok"
+
+
+def test_a_gpu_is_missing_only_where_a_role_needs_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = load_config(None, ["search.backend=cuda", "learner.gpus=0.5"])
+    assert doctor.roles_on_gpu(config) == ("judge", "learner")
+    monkeypatch.setattr(doctor.shutil, "which", lambda name: None)
+    found = doctor.gpu(("judge", "learner"))
+    assert (found.state, found.remedy) == ("missing", "search.backend=cpp rollout.gpus=0 learner.gpus=0 does without")
+    assert "wanted by judge, learner" in found.text
+    assert doctor.gpu(()).state == "note"

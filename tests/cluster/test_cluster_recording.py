@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -117,6 +118,39 @@ def test_cut_answers_are_kept_masked_or_penalised(overlong: str, rewards: float,
     assert scored.answers[0].reward == pytest.approx(rewards)
     assert scored.answers[1].reward == 1.0
     assert len(samples_of([scored], settings)) == used
+
+
+def test_turns_of_all_trajectories_are_one_group_and_later_ones_count_for_earlier_by_hand() -> None:
+    settings = RewardSettings(advantage="dr_grpo", turn_discount=0.5)
+    first = group(answer(0, Status.INCORRECT), answer(1, speedup=1.0))
+    later = [
+        replace(group(answer(0, speedup=speedup)), turn=turn, root="s0001-0-relu", trajectory=trajectory)
+        for turn, trajectory, speedup in ((2, 0, 2.0), (2, 1, 3.0), (3, 1, 4.0))
+    ]
+    later = [replace(g, prompt=replace(g.prompt, prompt_id=f"s0001-0-relu.t{g.turn}.{g.trajectory}")) for g in later]
+    scored = score_groups([first, *later], settings, RewardStatistics(), 100)
+    # trajectory 0: 0, 2; trajectory 1: 1, 3, 4
+    earned = [[0 + 0.5 * 2, 1 + 0.5 * 3 + 0.25 * 4], [2], [3 + 0.5 * 4], [4]]
+    mean = (1 + 3.5 + 2 + 5 + 4) / 5
+    assert [[a.reward for a in g.answers] for g in scored] == [[0, 1], [2], [3], [4]]
+    assert [[a.earned for a in g.answers] for g in scored] == earned
+    advantages = [[a.advantage for a in g.answers] for g in scored]
+    assert advantages == [[pytest.approx(value - mean) for value in values] for values in earned]
+    samples = samples_of(scored, settings)
+    assert [s.group_id for s in samples][:3] == ["s0001-0-relu", "s0001-0-relu", "s0001-0-relu.t2.0"]
+    # another prompt's trajectories are measured by themselves
+    other = replace(first, prompt=replace(first.prompt, prompt_id="s0001-1-relu"))
+    assert score_groups([first, *later, other], settings, RewardStatistics(), 100)[:-1] == scored
+
+
+class RewardStatistics(RunningReward):
+    """Smooths nothing."""
+
+    def __init__(self) -> None:
+        super().__init__(1.5)
+
+    def smooth_group(self, task_name: str, rewards: Sequence[float]) -> list[float]:
+        return list(rewards)
 
 
 def test_an_unparsed_answer_is_told_from_one_that_does_not_compile() -> None:

@@ -159,6 +159,35 @@ def test_a_kernel_that_never_ends_or_breaks_its_context_costs_one_candidate_only
     assert _verdict(cuda_judge, KERNEL).status == "win"
 
 
+def test_a_write_past_the_end_is_told_on_a_gpu(cuda_judge: Judge) -> None:
+    verdict = _verdict(cuda_judge, KERNEL.replace("y[i] = v;", "y[i] = v; if (i == n / 4 - 1) y[i + 1] = v;"))
+    assert verdict.status == "incorrect" and "past the end" in verdict.message, verdict.message
+
+
+def test_a_kernel_that_the_answer_does_not_need_wins_nothing_on_a_gpu(cuda_judge: Judge) -> None:
+    decoy = KERNEL.split("class ModelNew")[0] + (
+        "class ModelNew(torch.nn.Module):\n    def forward(self, x):\n"
+        "        y = torch.empty(1024)\n        kernels.k(1, 256, x, y, x, y, 1024)\n"
+        "        return torch.relu(x).square_().mul_(0.5)\n"
+    )
+    verdict = _verdict(cuda_judge, decoy)
+    assert verdict.status == "correct", verdict.message
+
+
+def test_gradients_are_judged_on_a_gpu(cuda_judge: Judge) -> None:
+    task = parse_task(TASK.source + "\nBACKWARD = True\n")
+    verdict = cuda_judge.judge(task, Candidate(code=PLAIN))
+    assert verdict.is_correct, verdict.message
+    verdict = cuda_judge.judge(task, Candidate(code=KERNEL))
+    assert verdict.status == "incorrect" and "autograd.Function" in verdict.message, verdict.message
+
+
+def test_the_gpu_is_watched_while_it_times(cuda_judge: Judge) -> None:
+    verdict = _verdict(cuda_judge, KERNEL)
+    assert not verdict.flags, verdict.flags
+    assert verdict.hardware.get("sm_mhz", "0")[0].isdigit()
+
+
 TRITON = """
 import torch
 import triton

@@ -344,8 +344,15 @@ def _odd_batches(make_samples) -> list[list[dict]]:
 
 @pytest.mark.parametrize(
     "changes",
-    [{}, {"lora": LoraSettings(rank=0), "zero_stage": 2, "lr": 1e-4}, {"ratio_level": "sequence", "epochs": 2}],
-    ids=["lora", "full-zero2", "sequence-two-epochs"],
+    [
+        {},
+        {"zero_stage": 2},
+        {"lora": LoraSettings(rank=0), "zero_stage": 1, "lr": 1e-4},
+        {"lora": LoraSettings(rank=0), "zero_stage": 2, "lr": 1e-4},
+        {"ratio_level": "sequence", "epochs": 2},
+        {"offload": "optimizer", "zero_stage": 2},
+    ],
+    ids=["lora", "lora-zero2", "full", "full-zero2", "sequence-two-epochs", "lora-zero2-offload"],
 )
 def test_two_ranks_give_the_weights_of_one(tiny_dir, tmp_path, make_samples, changes):
     settings = BASE.model_copy(update=changes).model_dump(mode="json")
@@ -362,8 +369,13 @@ def test_two_ranks_give_the_weights_of_one(tiny_dir, tmp_path, make_samples, cha
     assert first["metrics"][1]["tokens"] == alone["metrics"][1]["tokens"]
 
 
-def test_two_ranks_with_partitioned_weights_learn_what_one_learns(tiny_dir, tmp_path, make_samples):
-    settings = BASE.model_copy(update={"zero_stage": 3}).model_dump(mode="json")
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"lora": LoraSettings(rank=0), "lr": 1e-4}, {"offload": "all"}],
+    ids=["lora", "full", "lora-offload"],
+)
+def test_two_ranks_with_partitioned_weights_learn_what_one_learns(tiny_dir, tmp_path, make_samples, changes):
+    settings = BASE.model_copy(update={"zero_stage": 3, **changes}).model_dump(mode="json")
     job = {"model": str(tiny_dir), "settings": settings, "batches": _odd_batches(make_samples)}
     first, second, alone = _two_ranks_and_one(job, tmp_path)
     assert first["sha256"] == second["sha256"]
@@ -376,6 +388,44 @@ def test_two_ranks_with_partitioned_weights_learn_what_one_learns(tiny_dir, tmp_
     assert first["probe"] == pytest.approx(alone["probe"], abs=1e-4)
     assert first["metrics"][1]["grad_norm"] == pytest.approx(alone["metrics"][1]["grad_norm"], rel=1e-3)
     assert first["metrics"][1]["tokens"] == alone["metrics"][1]["tokens"]
+
+
+@pytest.mark.parametrize("stage", [1, 2, 3])
+def test_two_ranks_resume_bit_for_bit(tiny_dir, tmp_path, make_samples, stage):
+    batches = _odd_batches(make_samples)
+    job = {"model": str(tiny_dir), "settings": BASE.model_copy(update={"zero_stage": stage}).model_dump(mode="json")}
+
+    def both(name: str, more: dict) -> list[dict]:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        ranks = [
+            _spawn(
+                job
+                | {"work": str(tmp_path / f"{name}{rank}"), "weights": str(tmp_path / name)}
+                | {"group": {"rank": rank, "world_size": 2, "master_port": port}}
+                | more
+            )
+            for rank in range(2)
+        ]
+        return [_result(process) for process in ranks]
+
+    whole = both("whole", {"batches": batches, "save": str(tmp_path / "saved"), "save_after": 1})
+    resumed = both("resumed", {"batches": batches[1:], "load": str(tmp_path / "saved")})
+    for one, other in zip(whole, resumed, strict=True):
+        assert other["metrics"] == one["metrics"][1:]
+        assert other["probe"] == one["probe"]
+        assert other["sha256"] == one["sha256"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"offload": "optimizer", "zero_stage": 0}, {"offload": "all", "zero_stage": 2}],
+)
+def test_an_offload_that_the_stage_cannot_do_is_one_line(start, changes):
+    with pytest.raises(LearnerError, match=r"learner\.offload") as error:
+        start(**changes)
+    assert "\n" not in str(error.value)
 
 
 def test_supervised_and_contrastive_updates_have_learning_rates_of_their_own(start, make_samples):

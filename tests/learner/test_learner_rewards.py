@@ -7,7 +7,7 @@ import pytest
 
 from learner.advantages import group_advantages
 from learner.errors import LearnerError
-from learner.rewards import SIGMA_FLOOR, RunningReward, overlong_penalty, raw_reward
+from learner.rewards import SIGMA_FLOOR, RunningReward, overlong_penalty, raw_reward, turn_returns
 
 
 def test_smoothing_by_hand():
@@ -113,3 +113,24 @@ def test_the_penalty_of_long_answers_by_hand_and_by_interpolation():
     lengths = np.arange(1, 300)
     expected = np.interp(lengths, [150, 200], [0.0, -1.0])
     np.testing.assert_allclose([overlong_penalty(int(n), 200, 50) for n in lengths], expected, atol=1e-12)
+
+
+def test_returns_of_turns_by_hand():
+    # 0.4: the third turn's 2 reaches the second as 0.8 and the first as 0.32
+    assert turn_returns([0.0, 1.0, 2.0], 0.4) == pytest.approx([0.0 + 0.4 + 0.32, 1.0 + 0.8, 2.0])
+    assert turn_returns([0.0, 1.0, 2.0], 0.4, "max") == pytest.approx([0.4, 1.0, 2.0])
+    assert turn_returns([3.0, 1.0, 2.0], 0.0) == [3.0, 1.0, 2.0]
+    assert turn_returns([3.0, 1.0, 2.0], 0.0, "max") == [3.0, 1.0, 2.0]
+    # a turn without a verdict earns nothing, and is a turn in between all the same
+    assert turn_returns([1.0, None, 4.0], 0.5) == [2.0, None, 4.0]
+    assert turn_returns([], 0.5) == [] and turn_returns([None], 0.5) == [None] and turn_returns([0.3], 0.4) == [0.3]
+
+
+@pytest.mark.parametrize("discount", [0.0, 0.4, 1.0])
+def test_returns_equal_the_recursion_from_the_end(discount):
+    rewards = list(np.random.default_rng(3).normal(size=7))
+    expected, after = [], 0.0
+    for reward in reversed(rewards):
+        after = reward + discount * after
+        expected.insert(0, after)
+    assert turn_returns(rewards, discount) == pytest.approx(expected)

@@ -4,7 +4,7 @@ import torch
 
 N = 65536
 VARIANTS = {"odd": {"N": 40961}}
-GPU_VARIANTS = {"default": {"N": 1 << 23}, "odd": {"N": 1048579}}
+GPU_VARIANTS = {"default": {"N": 8388608}, "odd": {"N": 1048579}}
 HELD_OUT = ("odd",)
 
 

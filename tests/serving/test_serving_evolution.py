@@ -13,13 +13,15 @@ from actors.models import Models
 from actors.spending import Call, Spending
 from actors.types import JudgeJob, JudgeResult
 from archive.store import Archive
+from judge.task_trace import trace_task
 from judge.types import Status, Verdict
 from search.operators import expert_completion
 from search.settings import PRESETS, EvolutionSettings, SearchSettings
 from search.sweep import find_knobs
+from search.templates import Templates, make_templates
 from search.types import Completion, Prompt
 from serving.answers import AnswerLog
-from serving.evolution import SWEEP, TRANSPLANT, evolve_task, pulls_of
+from serving.evolution import SWEEP, TEMPLATE, TRANSPLANT, evolve_task, pulls_of
 from serving.optimizer import CONFIRM, OptimizeResult, Workbench
 from tasks.loader import parse_task
 from tasks.types import Task
@@ -171,6 +173,51 @@ def test_without_a_model_similar_kernels_and_the_sweep_do_the_work(archive: Arch
     assert swept
     assert all(record.parents for record in swept)
     assert result.stopped_by == "exhausted"
+
+
+@pytest.fixture(scope="module")
+def templates() -> Templates:
+    task = parse_task(TASK)
+    return make_templates(task, trace_task(task))
+
+
+@dataclass
+class SingleMinded(Judges):
+    """Kernels without threads are the faster ones."""
+
+    def judge(self, jobs: Sequence[JudgeJob]) -> Iterator[JudgeResult]:
+        for job in jobs:
+            self.judged.append(job.candidate.code)
+            speed = 1.2 if "parallel" in job.candidate.code else 1.6
+            verdict = Verdict(
+                status=Status.WIN,
+                speedup=speed,
+                speedup_low=speed - 0.1,
+                speedup_high=speed + 0.1,
+                best_baseline="eager",
+            )
+            yield JudgeResult(job=job, verdict=verdict)
+
+
+def test_templates_are_kernels_of_a_task_that_no_model_has_seen(
+    archive: Archive, task: Task, templates: Templates
+) -> None:
+    plan = PLAN.model_copy(update={"templates": 2, "sweep_trials": 2})
+    result = run(archive, task, None, plan, candidates=12, judges=SingleMinded(), templates=templates)
+    made = archive.records(source=TEMPLATE)
+    assert result.best is not None
+    assert result.best.verdict.speedup == 1.6
+    assert "parallel" not in result.best.code
+    assert len({record.code for record in made if record.operator != CONFIRM}) > 2
+    assert result.asked == 12
+    assert archive.count(source=TRANSPLANT) == 0
+
+
+def test_templates_leave_half_of_the_candidates_to_models(archive: Archive, task: Task, templates: Templates) -> None:
+    plan = PLAN.model_copy(update={"edits": 0, "templates": 8})
+    run(archive, task, Policy([2.0, 2.1]), plan, candidates=4, judges=SingleMinded(), templates=templates)
+    assert written(archive, TEMPLATE) == 2
+    assert written(archive, "policy") == 2
 
 
 def test_the_sweep_finds_the_faster_setting_of_a_models_kernel(archive: Archive, task: Task) -> None:

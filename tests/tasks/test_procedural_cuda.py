@@ -17,8 +17,10 @@ from types import ModuleType
 import pytest
 
 import warpsmith
+from tasks.procedural import cuda_check
 from tasks.procedural.cuda_kernels import cuda_kernels
 from tasks.procedural.draw import FAMILIES, draw_graph
+from tasks.procedural.generate import generated_task
 from tasks.procedural.graph import Graph
 from tasks.procedural.kernels import Kernel
 from tasks.procedural.shapes import Shape, Shapes, draw_shapes
@@ -167,7 +169,7 @@ def test_the_check_sees_a_wrong_operator_and_a_missing_bound() -> None:
     """Else the test above would say nothing."""
     graph = draw_graph(1, family="row_norm")
     kernel = next(k for _, k in offered("row_norm", 1) if dict(k.schedule)["kind"] == "warp_per_row")
-    wrong = kernel.code.replace("s += ", "s -= "), kernel.code.replace("col < cols", "col + 1 < cols")
+    wrong = kernel.code.replace("s_all += ", "s_all -= "), kernel.code.replace("col < cols", "col + 1 < cols")
     assert all(code != kernel.code for code in wrong)
     for code in wrong:
         assert mistakes([(1, graph, dataclasses.replace(kernel, code=code))], ("given",))
@@ -216,21 +218,23 @@ def test_kernels_are_distinct_short_candidates_with_a_note(family: str) -> None:
 
 
 @pytest.mark.usefixtures("emulated")
-def test_the_gpu_benchmark_tells_right_from_wrong_and_sums_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_gpu_benchmark_tells_right_from_wrong_and_sums_up() -> None:
     """Its parts that need no GPU, on small sizes."""
-    small = draw_shapes("row_norm", 3).cpu
-    shapes = [dataclasses.replace(shape, rows=9, cols=cols) for shape, cols in zip(small, (64, 32, 33), strict=True)]
-    monkeypatch.setattr(benchmark, "draw_shapes", lambda family, seed: Shapes(cpu=small, gpu=tuple(shapes)))
-    jobs = benchmark.jobs_of(3, 3, "row_norm")
+    task = generated_task(3, family="row_norm")
+    shapes = [
+        dataclasses.replace(shape, rows=9, cols=cols) for shape, cols in zip(task.shapes.gpu, (64, 32, 33), strict=True)
+    ]
+    small = Shapes(cpu=task.shapes.cpu, gpu=tuple(shapes))
+    jobs = cuda_check.jobs_of(dataclasses.replace(task, shapes=small), 3)
     assert len({job.code for job in jobs}) == 3
     assert all("VARIANTS" in source for source, _ in jobs[0].sources)
-    fibers.prepare([benchmark.embedded(job.code) for job in jobs])
-    cases, _ = benchmark.cases_of(jobs[0], "cpu")
+    fibers.prepare([cuda_check.embedded(job.code) for job in jobs])
+    cases, _ = cuda_check.cases_of(jobs[0], "cpu")
     assert [tuple(case.inputs[0].shape) for case in cases] == [(9, 64), (9, 32), *[(9, 33)] * 4]
-    lines = [job.line(**benchmark.looked_at(job, cases, 3, "cpu"), eager_microseconds=9.0) for job in jobs]
+    lines = [job.line(**cuda_check.looked_at(job, cases, 3, "cpu"), eager_microseconds=9.0) for job in jobs]
     assert all(line["correct"] and line["microseconds"] > 0 for line in lines)
-    wrong = dataclasses.replace(jobs[0], code=jobs[0].code.replace("s += ", "s -= "))
-    found = benchmark.looked_at(wrong, cases, 3, "cpu")
+    wrong = dataclasses.replace(jobs[0], code=jobs[0].code.replace("return out", "return out + 1"))
+    found = cuda_check.looked_at(wrong, cases, 3, "cpu")
     assert not found["correct"]
     assert found["error"].startswith("default size, given inputs: error ")
     told = [{**line, "microseconds": spent} for line, spent in zip(lines, (2.0, 3.0, 8.0), strict=True)]

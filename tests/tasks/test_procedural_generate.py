@@ -18,6 +18,7 @@ from tasks.procedural.generate import (
 )
 from tasks.procedural.graph import COL, FULL, Graph, Node
 from tasks.procedural.shapes import Shape
+from tasks.sources import load_tasks
 
 
 def _first(split: str, number: int, seed: int = 0) -> list:
@@ -101,3 +102,12 @@ def test_a_product_of_large_matrices_is_bound_by_arithmetic() -> None:
     shape = Shape(name="default", rows=512, cols=512, inner=512)
     assert operations(graph, shape) == 2 * 512**3
     assert "bound by arithmetic" in analysis(graph, shape, "cuda")
+
+
+def test_a_name_stands_for_tasks_of_a_split() -> None:
+    tasks = load_tasks("procedural:test:5:40")
+    assert [task.task_id for task in tasks] == [task.task.task_id for task in _first("test", 5, 40)]
+    assert len(load_tasks("procedural:longer:2")) == 2
+    for wrong in ("procedural", "procedural:test", "procedural:test:x", "procedural:test:0", "procedural:dev:3"):
+        with pytest.raises(TaskError):
+            load_tasks(wrong)
