@@ -95,10 +95,11 @@ def main() -> None:
     table = commands.add_parser("table")
     table.add_argument("lines", nargs="+", type=Path)
     table.add_argument("--write", type=Path)
+    table.add_argument("--note", default="", help="a sentence on the circumstances, put under the introduction")
     arguments = parser.parse_args()
     if arguments.command == "table":
         from_lines = [row for path in arguments.lines for row in read(path).values()]
-        text = render(from_lines)
+        text = render(from_lines, arguments.note)
         if arguments.write:
             arguments.write.write_text(text)
         else:
@@ -302,9 +303,9 @@ def _best(work: Any, times: int) -> float:
     return min(seconds)
 
 
-def render(rows: list[Row]) -> str:
+def render(rows: list[Row], note: str = "") -> str:
     """docs/suite.md."""
-    parts = ["# The suite, measured\n", INTRODUCTION]
+    parts = ["# The suite, measured\n", INTRODUCTION, *([f"{note}\n"] if note else [])]
     for device in ("cuda", "cpu"):
         for quality in ("excellent", "good", "plain"):
             some = [row for row in rows if (row.device, row.quality) == (device, quality)]
@@ -332,7 +333,7 @@ def section(device: str, quality: str, rows: list[Row]) -> str:
     correct = [row for row in rows if row.status in ("win", "correct")]
     lines = [
         f"## {'GPU' if device == 'cuda' else 'CPU'}: {quality} experts\n",
-        f"{first.hardware}; {first.bandwidth / 1e9:,.0f} GB/s, {first.peak / 1e9:,.0f} GFLOP/s. "
+        f"{first.hardware}; {first.bandwidth / 1e9:,.1f} GB/s, {first.peak / 1e9:,.0f} GFLOP/s. "
         f"{len(correct)} of {len(rows)} are correct, {len(won)} win"
         + (
             f", geometric mean of the correct ones {_geomean([row.speedup or 1 for row in correct]):.2f}x.\n"

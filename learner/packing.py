@@ -145,37 +145,50 @@ def _units(samples: Sequence[Sample], limit: int) -> list[_Unit]:
 
 
 def _build(units: Sequence[_Unit], samples: Sequence[Sample]) -> MicroBatch:
-    ids: list[int] = []
-    positions: list[int] = []
+    # In arrays and not token by token: a GPU would wait for it.
+    ids: list[torch.Tensor] = []
+    positions: list[torch.Tensor] = []
     segments: list[Segment] = []
-    predict_at: list[int] = []
-    targets: list[int] = []
+    predict_at: list[torch.Tensor] = []
+    targets: list[torch.Tensor] = []
     advantages: list[float] = []
-    behaviour: list[float] = []
-    sample_of: list[int] = []
+    behaviour: list[torch.Tensor] = []
+    members: list[int] = []
+    counts: list[int] = []
+    start = 0
     for unit in units:
-        ids.extend(unit.prompt)
-        positions.extend(range(len(unit.prompt)))
-        last_of_prompt = len(ids) - 1
+        length = len(unit.prompt)
+        ids.append(torch.tensor(unit.prompt))
+        positions.append(torch.arange(length))
+        start += length
+        last_of_prompt = start - 1
         for index in unit.members:
             sample = samples[index]
             count = len(sample.completion_ids)
-            predict_at.extend([last_of_prompt, *range(len(ids), len(ids) + count - 1)])
-            ids.extend(sample.completion_ids[:-1])
-            positions.extend(range(len(unit.prompt), len(unit.prompt) + count - 1))
-            targets.extend(sample.completion_ids)
-            advantages.extend([sample.advantage] * count)
-            behaviour.extend(sample.behaviour_logprobs or [float("nan")] * count)
-            sample_of.extend([index] * count)
-        lengths = tuple(len(samples[index].completion_ids) - 1 for index in unit.members)
-        segments.append(Segment(prompt=len(unit.prompt), completions=lengths))
+            completion = torch.tensor(sample.completion_ids)
+            rows = torch.arange(start - 1, start + count - 1)
+            rows[0] = last_of_prompt
+            predict_at.append(rows)
+            ids.append(completion[:-1])
+            positions.append(torch.arange(length, length + count - 1))
+            targets.append(completion)
+            known = sample.behaviour_logprobs
+            behaviour.append(torch.tensor(known) if known else torch.full((count,), float("nan")))
+            advantages.append(sample.advantage)
+            members.append(index)
+            counts.append(count)
+            start += count - 1
+        segments.append(
+            Segment(prompt=length, completions=tuple(len(samples[i].completion_ids) - 1 for i in unit.members))
+        )
+    repeats = torch.tensor(counts)
     return MicroBatch(
-        input_ids=torch.tensor(ids, dtype=torch.int64),
-        position_ids=torch.tensor(positions, dtype=torch.int64),
+        input_ids=torch.cat(ids),
+        position_ids=torch.cat(positions),
         segments=tuple(segments),
-        predict_at=torch.tensor(predict_at, dtype=torch.int64),
-        targets=torch.tensor(targets, dtype=torch.int64),
-        advantages=torch.tensor(advantages, dtype=torch.float32),
-        behaviour_logprobs=torch.tensor(behaviour, dtype=torch.float32),
-        sample_of=torch.tensor(sample_of, dtype=torch.int64),
+        predict_at=torch.cat(predict_at),
+        targets=torch.cat(targets),
+        advantages=torch.tensor(advantages, dtype=torch.float32).repeat_interleave(repeats),
+        behaviour_logprobs=torch.cat(behaviour).to(torch.float32),
+        sample_of=torch.tensor(members).repeat_interleave(repeats),
     )

@@ -24,6 +24,7 @@ LONGEST = (
     "test_cluster_replay",
     "test_tasks_suite",
     "test_serving_service",
+    "test_procedural_cuda",
 )
 
 

@@ -159,3 +159,17 @@ def test_timings_that_are_none_are_named(tmp_path: Path) -> None:
         read_timings(path)
     with pytest.raises(ConfigError, match="cannot be read"):
         read_timings(tmp_path / "none.jsonl")
+
+
+def test_the_sample_beside_the_examples_is_what_the_command_writes() -> None:
+    path = Path(__file__).parents[2] / "examples" / "corpus" / "cpp_sample.jsonl"
+    lines = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    assert len(read_corpus(path)) == len(lines) >= 80
+    assert {line["kind"] for line in lines} == {"plain", "contrast", "repair"}
+    for line in lines:
+        task = generated_task(line["seed"])
+        assert (task.task.name, task.split, task.family) == (line["task"], "train", line["family"])
+        candidate = parse(line["answer"]).candidate
+        assert candidate is not None
+        assert candidate.code in {kernel.code for kernel in task.kernels("cpp")}
+        assert sum(line["tokens"]) <= 2048
