@@ -10,7 +10,7 @@ SPREAD = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # Their processes are hundreds, and each would compile the sources again.
 test test-all test-fast: export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: help setup setup-dev run test test-all test-fast lint clean
+.PHONY: help setup setup-dev run test test-all test-fast lint docs audit lock clean
 
 help:
 	@echo 'make run        contrastive RL on this machine, end to end, about 14 minutes; ends with a table and a report'
@@ -18,6 +18,7 @@ help:
 	@echo 'make test-all   those marked nightly too'
 	@echo 'make test-fast  the tests that take seconds'
 	@echo 'make lint       ruff and mypy'
+	@echo 'make docs       the documentation site, strictly, into site-docs/'
 	@echo 'make setup      only the virtual environment, $(VENV)'
 
 setup:
@@ -43,6 +44,16 @@ lint: setup-dev
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/ruff format --check .
 	@$(VENV)/bin/mypy
+
+docs: setup-dev
+	@NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build -q
+	@echo 'site-docs/index.html'
+
+audit: setup-dev
+	@requirements/audit.sh
+
+lock:
+	@requirements/hash.sh
 
 clean:
 	rm -rf $(VENV) .cache runs .pytest_cache .mypy_cache .ruff_cache

@@ -58,6 +58,20 @@ install() { # install WHAT ARGS...: quiet unless it fails
         || { tail -n 15 "$log" >&2; fail "$what failed (the lines above; all of it is in $log): mend that and run it again"; }
 }
 
+hashed() { # whether requirements/NAME.hashes was made of the lock that is here
+    if ! grep -q "^# Of $1.lock with SHA-256 $(sha256sum "requirements/$1.lock" | cut -c1-64)" "requirements/$1.hashes" 2>/dev/null; then
+        printf 'warpsmith setup: warning: requirements/%s.hashes is not of this %s.lock (make lock renews it): installing without hashes\n' "$1" "$1" >&2
+        return 1
+    fi
+}
+
+only() { # only [-v] NAME...: the hashed pins of these packages, or of all others
+    local others=0
+    [ "$1" != -v ] || { others=1; shift; }
+    awk -v names=" $* " -v others=$others '/^[^ #]/ {split($1, part, "=="); on = (index(names, " " part[1] " ") > 0) != others} on' \
+        requirements/cpu.hashes
+}
+
 case $mode in '' | run | dev) ;; *) fail "unknown argument $mode: use ./setup.sh, ./setup.sh run or ./setup.sh dev" ;; esac
 [ "$(uname -s)" = Linux ] || fail "$(uname -s) is not supported: use Linux, or a Linux container or virtual machine"
 command -v g++ >/dev/null || fail "no g++ on PATH: install a C++ compiler (Debian, Ubuntu: apt-get install g++)"
@@ -93,16 +107,33 @@ if [ "$(cat "$VENV/.stamp" 2>/dev/null)" != "$(wanted requirements/cpu.lock pypr
     for info in "$VENV"/lib/python*/site-packages/*.dist-info; do
         [ ! -d "$info" ] || [ -e "$info/RECORD" ] || rm -rf "$info"
     done
-    # torch first, with its own dependencies: a machine whose index serves the CUDA build needs those too.
-    install "torch (1 of 3)" -c requirements/cpu.lock "$(grep -i '^torch==' requirements/cpu.lock)" setuptools wheel==0.48.0
-    # The rest exactly as locked. DeepSpeed is a source distribution: none of its native ops are built here.
-    DS_BUILD_OPS=0 install "vLLM, Ray, DeepSpeed, W&B and the rest (2 of 3, about two minutes)" \
-        --no-deps --no-build-isolation -r requirements/cpu.lock
-    install "warpsmith itself (3 of 3)" --no-deps --no-build-isolation -e .
+    # Every file is compared with its hash, but for torch's (requirements/hash.sh says why) and those of the CUDA
+    # libraries that it may need. torch goes before DeepSpeed, a source distribution whose setup imports it; none of its
+    # native ops are built here.
+    if hashed cpu; then
+        only setuptools wheel >"$VENV/first.txt"
+        only deepspeed >"$VENV/last.txt"
+        only -v deepspeed >"$VENV/most.txt"
+        install "build tools (1 of 5)" --no-deps --require-hashes -r "$VENV/first.txt"
+        install "vLLM, Ray, W&B and the rest (2 of 5, about two minutes)" \
+            --no-deps --no-build-isolation --require-hashes -r "$VENV/most.txt"
+        install "torch (3 of 5)" -c requirements/cpu.lock "$(grep -i '^torch==' requirements/cpu.lock)"
+        DS_BUILD_OPS=0 install "DeepSpeed (4 of 5)" --no-deps --no-build-isolation --require-hashes -r "$VENV/last.txt"
+        install "warpsmith itself (5 of 5)" --no-deps --no-build-isolation -e .
+    else
+        install "torch (1 of 3)" -c requirements/cpu.lock "$(grep -i '^torch==' requirements/cpu.lock)" setuptools wheel==0.48.0
+        DS_BUILD_OPS=0 install "vLLM, Ray, DeepSpeed, W&B and the rest (2 of 3, about two minutes)" \
+            --no-deps --no-build-isolation -r requirements/cpu.lock
+        install "warpsmith itself (3 of 3)" --no-deps --no-build-isolation -e .
+    fi
     wanted requirements/cpu.lock pyproject.toml >"$VENV/.stamp"
 fi
 if [ "$mode" = dev ] && [ "$(cat "$VENV/.stamp-dev" 2>/dev/null)" != "$(wanted requirements/dev.lock)" ]; then
-    install "test tools" --no-deps -r requirements/dev.lock
+    if hashed dev; then
+        install "test tools" --no-deps --require-hashes -r requirements/dev.hashes
+    else
+        install "test tools" --no-deps -r requirements/dev.lock
+    fi
     wanted requirements/dev.lock >"$VENV/.stamp-dev"
 fi
 if [ -z "$mode" ] && ! command -v make >/dev/null; then

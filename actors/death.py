@@ -18,14 +18,41 @@ GRACE_SECONDS = 1.0
 def kill(handle: Any, birth: Birth | None) -> None:
     """Kills an actor without a restart. Its process on this machine is sent SIGKILL when it does not go by itself: one
     that is stopped or stuck in the kernel does not read Ray's message. (At once would do too, but Ray then reports a
-    crash to the user.)"""
+    crash to the user.) On another machine a task does the same; nobody waits for it, and a machine that is gone has
+    taken the process along."""
     import ray
 
     with suppress(ValueError, ray.exceptions.RayError):  # an actor that has died already
         ray.kill(handle, no_restart=True)
-    if birth is not None and _is_here(birth) and not wait_gone([birth], time.monotonic() + GRACE_SECONDS):
-        with suppress(ProcessLookupError):
-            os.kill(birth.pid, signal.SIGKILL)
+    if birth is None:
+        return
+    if not _is_here(birth):
+        _kill_there(birth)
+    else:
+        end_process(birth.pid)
+
+
+def end_process(pid: int) -> bool:
+    """Kills a Ray worker of this machine that does not go within a second; says whether it had to."""
+    end = time.monotonic() + GRACE_SECONDS
+    while _alive(pid) and time.monotonic() < end:
+        time.sleep(0.02)
+    if not _alive(pid):
+        return False
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+    return True
+
+
+def _kill_there(birth: Birth) -> None:
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    alive = {node["NodeID"] for node in ray.nodes() if node["Alive"]}
+    if birth.node_id in alive:
+        place = NodeAffinitySchedulingStrategy(birth.node_id, soft=False)
+        task = ray.remote(end_process).options(num_cpus=0, max_retries=0, scheduling_strategy=place)
+        task.remote(birth.pid)
 
 
 def wait_gone(births: Sequence[Birth], end: float) -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
+from actors.elastic import Bounds
 from actors.evaluator import EvaluatorActor
 from actors.ledger import Outcome, Work
 from actors.member import Member
@@ -51,22 +53,31 @@ class EvaluatorPool:
         settings: EvaluatorSettings,
         timeouts: Timeouts,
         *,
+        role: Mapping[str, Any] | None = None,
+        asks: bool = False,
         on_event: Callable[[str], None] | None = None,
     ) -> None:
-        """Begins to start the actors; the first use waits for them."""
+        """Begins to start the actors; the first use waits for them.
+
+        Args:
+            role: fields of Role that this run sets: places, resources.
+            asks: as of Bounds.
+        """
         self._settings = settings
         # A judge of a GPU keeps what it made of a task, processes and baselines, from candidate to candidate.
         self._keeps = judge.device == "cuda"
         self._timeouts = timeouts
         self._say = on_event or (lambda line: None)
-        role = Role(
+        settled = Role(
             name="evaluator",
             actor_class=self.actor_class,
             start={"settings": judge},
             num_gpus=settings.gpus if judge.device == "cuda" else 0,
+            **(role or {}),
         )
         # Retries are counted here, losses and judge_errors together.
-        self._pool = Pool(role, settings.actors, timeouts, max_retries=0, on_event=on_event)
+        bounds = Bounds(least=settings.actors, most=max(settings.actors, settings.max_actors), asks=asks)
+        self._pool = Pool(settled, settings.actors, timeouts, max_retries=0, bounds=bounds, on_event=on_event)
 
     def judge(self, jobs: Iterable[JudgeJob]) -> Iterator[JudgeResult]:
         """Results as they complete, one for each job. Jobs are drawn as judges become free.
@@ -106,6 +117,10 @@ class EvaluatorPool:
         """Until all judges are ready. Raises as ``judge``."""
         self._pool.wait_ready()
 
+    def resize(self, actors: int) -> None:
+        """From now on so many judges; those that are too many finish what they have."""
+        self._pool.resize(actors)
+
     @property
     def pids(self) -> list[int]:
         """Processes of the judges that are ready."""
@@ -123,8 +138,11 @@ class EvaluatorPool:
 
     @property
     def _ahead(self) -> int:
-        """Jobs that are drawn before a judge is free for them: where tasks have their judges, enough to choose from."""
-        return self._settings.actors * (LOOK_AHEAD if self._keeps else 1)
+        """Jobs that are drawn before a judge is free for them: where the pool may grow enough to show that it should,
+        where tasks have their judges enough to choose from."""
+        size = self._pool.size
+        held = size if size >= self._settings.max_actors else min(2 * size, self._settings.max_actors)
+        return held * (LOOK_AHEAD if self._keeps else 1)
 
     def _work(self, entry: _Open) -> Work:
         return Work(

@@ -3,31 +3,39 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from actors.death import kill, wait_gone
-from actors.errors import ActorError
+from actors.errors import ActorError, LearnerLostError
 from actors.learner import LearnerActor
 from actors.member import Birth
+from actors.placement import Reservation
 from actors.settings import Timeouts
 from actors.types import Failure
 from learner.settings import LearnerSettings
 from learner.types import Sample, StepResult, WeightsVersion
 
+LEARNER = "learner"
+"""Its role's name."""
+LEARNER_CPUS = 0.5
+
 
 class LearnerClient:
-    """One learner actor. Its death is not mended here: what it knew is in the last checkpoint, from which the run
-    continues when it is started again.
+    """One learner actor. What it knew when it died is in the last checkpoint: the caller starts it again (``restart``)
+    and loads that.
 
     learner = LearnerClient(model_dir, settings, timeouts, temperature=0.9, work_dir=folder, seed=0)
     result = learner.step(samples)
     version = learner.publish(folder / "weights")
 
-    Every method raises LearnerError as the engine does, and ActorError when the learner died, passed its deadline, or
-    failed in another way.
+    Every method raises LearnerError as the engine does, LearnerLostError when the learner died or passed its deadline,
+    and ActorError when it failed in another way.
     """
+
+    actor_class: Any = LearnerActor
+    """What the actor is: something with the engine's methods."""
 
     def __init__(
         self,
@@ -38,24 +46,45 @@ class LearnerClient:
         temperature: float,
         work_dir: Path,
         seed: int,
+        places: Reservation | None = None,
+        resources: Mapping[str, float] | None = None,
     ) -> None:
-        """Begins to start the actor; the first use waits for it. Arguments as of ``learner.engine.Engine``."""
+        """Begins to start the actor; the first use waits for it. Arguments as of ``learner.engine.Engine``.
+
+        Args:
+            places: where it may have a reserved place.
+            resources: of Ray's custom kind.
+        """
+        self._timeouts = timeouts
+        self._arguments = {
+            "model_dir": str(model_dir),
+            "settings": settings,
+            "temperature": temperature,
+            "work_dir": str(work_dir),
+            "seed": seed,
+        }
+        self._options = {
+            "num_cpus": LEARNER_CPUS,
+            "num_gpus": settings.gpus,
+            "resources": dict(resources or {}),
+            "scheduling_strategy": (places or Reservation()).strategy(LEARNER, 0),
+            "max_restarts": 0,
+        }
+        self._begin()
+
+    def _begin(self) -> None:
         import ray
 
-        self._timeouts = timeouts
         self._birth: Birth | None = None
         self._busy = False
         self.policy_version = 0
-        options = {"num_cpus": 0.5, "num_gpus": settings.gpus, "max_restarts": 0}
-        self._actor: Any = ray.remote(LearnerActor).options(**options).remote(0)
-        self._starting: Any = self._actor.apply.remote(
-            LearnerActor.start,
-            model_dir=str(model_dir),
-            settings=settings,
-            temperature=temperature,
-            work_dir=str(work_dir),
-            seed=seed,
-        )
+        self._actor: Any = ray.remote(self.actor_class).options(**self._options).remote(0)
+        self._starting: Any = self._actor.apply.remote(self.actor_class.start, **self._arguments)
+
+    def restart(self) -> None:
+        """Ends what is left of the actor and begins to start another, which knows nothing until ``load``."""
+        self.close()
+        self._begin()
 
     def wait_ready(self) -> None:
         """Until the engine is ready."""
@@ -124,8 +153,8 @@ class LearnerClient:
     def _call(self, method: str, timeout: float, **kwargs: Any) -> Any:
         self.wait_ready()
         if self._actor is None:
-            raise ActorError("the learner is closed")
-        return self._get(self._actor.apply.remote(getattr(LearnerActor, method), **kwargs), method, timeout)
+            raise LearnerLostError("the learner is closed")
+        return self._get(self._actor.apply.remote(getattr(self.actor_class, method), **kwargs), method, timeout)
 
     def _get(self, reference: Any, method: str, timeout: float) -> Any:
         import ray
@@ -137,11 +166,10 @@ class LearnerClient:
         except ray.exceptions.GetTimeoutError:
             self.close()
             hint = f"; free: {_free()}" if method == "start" else ""
-            raise ActorError(f"the learner gave no answer to {method} within {timeout:g} s{hint}") from None
+            raise LearnerLostError(f"the learner gave no answer to {method} within {timeout:g} s{hint}") from None
         except ray.exceptions.RayError as error:
-            raise ActorError(
-                f"the learner died during {method} at version {self.policy_version} ({type(error).__name__}): start "
-                "again, the run continues from its last checkpoint"
+            raise LearnerLostError(
+                f"the learner died during {method} at version {self.policy_version} ({type(error).__name__})"
             ) from None
         if isinstance(value, Failure):
             raise value.error or ActorError(f"{method} failed in the learner: {value.kind}: {value.message}")

@@ -77,6 +77,7 @@ class Ledger:
         self.queue: deque[Task] = deque()
         self._tasks: dict[Hashable, Task] = {}
         self._calls: dict[str, Call] = {}
+        self._by_member: dict[int, dict[str, Call]] = {}
         self._issued = 0
 
     def add(self, work: Work) -> None:
@@ -93,13 +94,19 @@ class Ledger:
 
     def open(self, call: Call) -> None:
         self._calls[call.call_id] = call
+        self._by_member.setdefault(call.incarnation, {})[call.call_id] = call
 
     def get(self, call_id: str) -> Call | None:
         """The call in flight; None when it was given up."""
         return self._calls.get(call_id)
 
     def close(self, call_id: str) -> None:
-        self._calls.pop(call_id, None)
+        call = self._calls.pop(call_id, None)
+        if call is not None:
+            theirs = self._by_member[call.incarnation]
+            del theirs[call_id]
+            if not theirs:
+                del self._by_member[call.incarnation]
 
     def finish(self, task: Task) -> bool:
         """Crosses the work out. False when it was finished, or forgotten, before."""
@@ -120,7 +127,11 @@ class Ledger:
 
     def calls_of(self, incarnation: int) -> list[Call]:
         """Oldest first."""
-        return [call for call in self._calls.values() if call.incarnation == incarnation]
+        return list(self._by_member.get(incarnation, {}).values())
+
+    def load(self, incarnation: int) -> int:
+        """How many calls a member has."""
+        return len(self._by_member.get(incarnation, ()))
 
     def overdue(self, now: float) -> list[Call]:
         return [call for call in self._calls.values() if now > call.deadline]

@@ -12,7 +12,8 @@ actor into a value, and adds what that lacks:
 - requeue of the work that was with a lost actor, at most ``max_retries`` times, then a Failure as the result;
 - nothing dropped silently: a call that the manager did not accept goes back into the queue;
 - nothing taken twice: results are matched to calls by an id, and calls to works;
-- a state (the current weights) that each member must confirm before it is given work, again after a replacement.
+- a state (the current weights) that each member must confirm before it is given work, again after a replacement;
+- a size that follows the cluster (actors/elastic.py), or the caller's word (``resize``).
 
 One thread uses a pool at a time.
 """
@@ -22,10 +23,13 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from typing import Any, Literal
+from typing import Any
 
+from actors.calling import new_actor, seat_for, send
 from actors.death import cause_of, kill, wait_gone
+from actors.elastic import Bounds, Sizing, leaving_order
 from actors.errors import ActorError
+from actors.gauges import PoolMetrics
 from actors.ledger import Call, Ledger, Outcome, Task, Work
 from actors.member import Birth
 from actors.seats import Role, Seat, State
@@ -37,6 +41,10 @@ POLL_SECONDS = 0.02
 """The manager's fetch waits for all calls or for its timeout; this is how late a single result is noticed."""
 FAILED_STARTS = 3
 """So many in a row and a seat stays empty."""
+GOODBYE_SECONDS = 2.0
+"""For the last words of a member that is let go."""
+PAUSE_SECONDS = 30.0
+"""After a guest's failed start: no more are asked in meanwhile."""
 
 
 class Pool:
@@ -50,11 +58,13 @@ class Pool:
         *,
         in_flight: int = 1,
         max_retries: int = 2,
+        bounds: Bounds | None = None,
         on_event: Callable[[str], None] | None = None,
     ) -> None:
         """Begins to start ``size`` actors.
 
         Args:
+            bounds: within which the size follows the cluster; ``size`` for good if left out.
             in_flight: calls that one member may hold; more than one hides the trip, and a loss then takes them all.
             max_retries: how often a work is handed out again after its actor was lost.
             on_event: is given one line for each lost, replaced or given-up member.
@@ -78,6 +88,8 @@ class Pool:
         self._was_ready = False
         self._refusal: Exception | None = None
         self._closed = False
+        self._metrics = PoolMetrics(role.name)
+        self._sizing = Sizing(bounds or Bounds(least=size, most=size))
         self._seats = [Seat(index=index) for index in range(size)]
         for seat in self._seats:
             self._fill(seat)
@@ -124,7 +136,7 @@ class Pool:
         drawn_all = False
         try:
             while True:
-                while not drawn_all and len(mine) < self._in_flight * len(self._seats) + 1:
+                while not drawn_all and len(mine) < self._in_flight * self.size + 1:
                     work = next(source, None)
                     if work is None:
                         drawn_all = True
@@ -143,8 +155,21 @@ class Pool:
     def wait_ready(self) -> None:
         """Until every seat is taken by a member that has the current state, or is given up. Raises as ``collect``."""
         self._check_anyone()
-        while any(s.phase == "starting" or (s.phase == "ready" and not self._is_current(s)) for s in self._seats):
+        while any(self._is_awaited(seat) for seat in self._seats):
             self._turn()
+
+    def resize(self, size: int) -> None:
+        """From now on so many members. Those that are too many finish what they have; new ones start at once.
+
+        Raises:
+            ValueError: fewer than one.
+        """
+        if size < 1:
+            raise ValueError(f"a pool of {size} members can do nothing")
+        self._sizing.rebase(size)
+        for seat in leaving_order(self._seats, self._busy())[: max(0, self.size - size)]:
+            seat.wanted = False
+        self._grow(size - self.size, guests=False)
 
     def set_state(self, state: State) -> None:
         """Tells every member, now and after each replacement, before it is given more work. Raises as ``collect``."""
@@ -171,10 +196,19 @@ class Pool:
                 seat=s.index,
             )
             for s in self._seats
-            if s.phase != "empty"
+            if s.phase == "ready" or (s.phase == "starting" and not s.guest)
         ]
         outcomes = sorted(self.run(works), key=lambda outcome: outcome.work.seat or 0)
         return [outcome.value for outcome in outcomes]
+
+    @property
+    def _bounds(self) -> Bounds:
+        return self._sizing.bounds
+
+    @property
+    def size(self) -> int:
+        """Members that the pool wants at the moment."""
+        return sum(seat.wanted for seat in self._seats)
 
     @property
     def live(self) -> int:
@@ -231,12 +265,20 @@ class Pool:
             refusal, self._refusal = self._refusal, None
             raise refusal
         for seat in self._seats:
-            if seat.phase == "empty" and time.monotonic() >= seat.retry_at and self.live:
+            if not seat.wanted:
+                if seat.phase != "empty" and (seat.phase == "starting" or not self._ledger.load(seat.incarnation)):
+                    self._dismiss(seat)
+            elif seat.phase == "empty" and time.monotonic() >= seat.retry_at and self.live:
                 seat.failed_starts = 0
                 self._fill(seat)
-            elif seat.phase == "ready" and not self._is_current(seat) and not self._ledger.calls_of(seat.incarnation):
+            elif seat.phase == "ready" and not self._is_current(seat) and not self._ledger.load(seat.incarnation):
                 self._bring_state(seat)
         self._hand_out()
+        if self._metrics.due():
+            waiting = len(self._ledger.queue)
+            self._metrics.show(members=self.live, wanted=self.size, busy=self._ledger.in_flight, waiting=waiting)
+        if self._sizing.due():
+            self._follow_cluster()
         self._drop_hopeless()
         self._check_anyone()
 
@@ -263,7 +305,7 @@ class Pool:
             self._ledger.close(call.call_id)
             if call.task is not None:
                 self._finish(call.task, value, seat.index)
-            seat.failed_starts = 0
+            seat.failed_starts, seat.since = 0, time.monotonic()
         elif failure is not None:
             if failure.error is not None and (call.kind == "state" or not self._was_ready):
                 # The same would happen in every member: what the configuration, or the caller, asks is impossible.
@@ -279,8 +321,11 @@ class Pool:
             self._ledger.close(call.call_id)
             if call.kind == "start":
                 seat.phase, seat.birth, self._was_ready = "ready", value, True
-                if seat.fillings > 1:
-                    self._say(f"{self.role.name} {seat.index} is back (process {value.pid})")
+                seat.since = time.monotonic()
+                if seat.guest or seat.fillings > 1:
+                    self._say(
+                        f"{self.role.name} {seat.index} is {'here' if seat.guest else 'back'} (process {value.pid})"
+                    )
             else:
                 seat.state_key, seat.failed_starts = call.state.key if call.state else None, 0
         return ""
@@ -296,6 +341,7 @@ class Pool:
         kinds = {call.kind for call in calls}
         tasks = [call.task for call in calls if call.task is not None and self._ledger.is_open(call.task)]
         self._remove(seat, reason)
+        self._metrics.count("lost")
         # Calls are served in order: the oldest was with the actor, those behind it had not begun.
         requeued = sum(self._lose(task, reason, charged=number == 0) for number, task in reversed([*enumerate(tasks)]))
         seat.failed_starts = seat.failed_starts + 1 if kinds & {"start", "state"} else 0
@@ -303,6 +349,15 @@ class Pool:
         if seat.failed_starts >= FAILED_STARTS or pending:
             self._give_up(seat, reason)
             return
+        if not seat.wanted or (seat.guest and self.size > self._bounds.least):
+            # Its node may be gone for good; the next look says whether there is room for another.
+            seat.wanted = False
+            if "start" in kinds:
+                self._sizing.pause(PAUSE_SECONDS)
+            self._say(f"{self.role.name} {seat.index} lost ({reason}): {requeued} work(s) requeued")
+            return
+        # Where nodes come and go, the others do not wait for a place for this one.
+        seat.guest = seat.guest or (self._bounds.elastic and self.live > 0)
         self._say(f"{self.role.name} {seat.index} lost ({reason}): replaced, {requeued} work(s) requeued")
         self._fill(seat)
 
@@ -311,6 +366,48 @@ class Pool:
             self._manager.remove_actor(seat.actor_id)
             kill(seat.handle, seat.birth)
         seat.phase, seat.handle, seat.last_failure = "empty", None, reason
+        seat.arrival, seat.placed = None, False
+
+    def _dismiss(self, seat: Seat) -> None:
+        """Lets an idle member go; one that is starting has nothing to say goodbye to."""
+        import ray
+
+        if seat.phase == "ready":
+            ray.wait([seat.handle.close.remote()], timeout=GOODBYE_SECONDS)
+        for call in self._ledger.calls_of(seat.incarnation):
+            self._ledger.close(call.call_id)
+        self._remove(seat, "it was let go")
+
+    # -- its size -----------------------------------------------------------------------------------------------
+
+    def _busy(self) -> set[int]:
+        """Indices of the seats whose members have work."""
+        return {
+            seat.index
+            for seat in self._seats
+            if any(call.kind == "work" for call in self._ledger.calls_of(seat.incarnation))
+        }
+
+    def _follow_cluster(self) -> None:
+        waiting = len(self._ledger.queue)
+        self._grow(self._sizing.look(self.role, self._seats, self._busy(), waiting), guests=True)
+
+    def _grow(self, count: int, *, guests: bool) -> None:
+        unused = [seat for seat in self._seats if not seat.wanted and seat.phase == "empty"]
+        for _ in range(count):
+            if unused:
+                seat = unused.pop(0)
+            else:
+                seat = Seat(index=len(self._seats))
+                self._seats.append(seat)
+            seat.wanted, seat.guest, seat.failed_starts = True, guests, 0
+            self._fill(seat)
+
+    def _is_awaited(self, seat: Seat) -> bool:
+        """Whether the pool is not ready without it: a guest only as long as there is nobody else."""
+        if seat.phase == "ready":
+            return not self._is_current(seat)
+        return seat.phase == "starting" and seat.wanted and (not seat.guest or not self.live)
 
     def _give_up(self, seat: Seat, reason: str) -> None:
         self._remove(seat, reason)
@@ -326,26 +423,25 @@ class Pool:
                 self._finish(task, Failure(kind="Lost", message=message), None)
                 return False
         self._ledger.requeue(task)
+        self._metrics.count("requeued")
         return True
 
     def _finish(self, task: Task, value: Any, seat: int | None) -> None:
         if self._ledger.is_open(task) and self._ledger.finish(task):
+            self._metrics.count("results")
             attempts = task.attempts + (seat is not None)
             self._outcomes.append(Outcome(work=task.work, value=value, seat=seat, attempts=attempts))
 
     def _fill(self, seat: Seat) -> None:
-        import ray
-
         role = self.role
         seat.incarnation, self._incarnations = self._incarnations, self._incarnations + 1
         seat.fillings += 1
-        options: dict[str, Any] = {"num_cpus": role.num_cpus, "num_gpus": role.num_gpus, "max_restarts": 0}
-        if role.env:
-            options["runtime_env"] = {"env_vars": role.env}
-        seat.handle = ray.remote(role.actor_class).options(**options).remote(seat.incarnation)
+        seat.handle = new_actor(role, seat)
         self._manager.add_actors([seat.handle])
         seat.actor_id = self._manager.actor_ids()[-1]
         seat.phase, seat.birth, seat.state_key, seat.affinity = "starting", None, None, None
+        seat.since, seat.placed = time.monotonic(), False
+        seat.arrival = seat.handle.ping.remote() if self._bounds.elastic else None
         self._call(seat, "start", "start", role.start, self._timeouts.actor_start)
 
     def _bring_state(self, seat: Seat) -> None:
@@ -362,7 +458,8 @@ class Pool:
         left: list[Task] = []
         while waiting:
             task = waiting.pop(self._next_of(waiting))
-            seat, work = self._seat_for(task.work), task.work
+            seat = seat_for(task.work, self._seats, self._ledger, self._in_flight, self._is_current)
+            work = task.work
             if seat is None or not self._call(seat, "work", work.method, work.kwargs, work.timeout, task=task):
                 left.append(task)
             else:
@@ -378,23 +475,9 @@ class Pool:
         ranks = []
         for task in waiting:
             holder = holders.get(task.work.affinity)
-            free = holder is not None and not self._ledger.calls_of(holder.incarnation)
+            free = holder is not None and not self._ledger.load(holder.incarnation)
             ranks.append(0 if free else 1 if holder is None else 2)
         return ranks.index(min(ranks))
-
-    def _seat_for(self, work: Work) -> Seat | None:
-        """The least busy member that may do it now."""
-        filled = [seat for seat in self._seats if seat.phase != "empty"]
-        allowed = [s for s in filled if s.index == work.seat or work.seat is None]
-        allowed = [s for s in allowed if s.index not in work.avoid] or allowed
-        free = [
-            (load, s.affinity != work.affinity, s.index, s)
-            for s in allowed
-            if s.phase == "ready"
-            and self._is_current(s)
-            and (load := len(self._ledger.calls_of(s.incarnation))) < self._in_flight
-        ]
-        return min(free, key=lambda one: one[:3])[3] if free else None
 
     def _drop_hopeless(self) -> None:
         """Ends works that only an empty seat may do."""
@@ -405,41 +488,11 @@ class Pool:
                 message = f"{self.role.name} {pinned} is gone: {self._seats[pinned].last_failure}"
                 self._finish(task, Failure(kind="Lost", message=message), None)
 
-    def _call(
-        self,
-        seat: Seat,
-        kind: Literal["start", "state", "work"],
-        method: str,
-        kwargs: dict[str, Any],
-        timeout: float,
-        *,
-        task: Task | None = None,
-        state: State | None = None,
-    ) -> bool:
-        """Sends a call; False when the manager did not take it (it drops calls to unhealthy or busy actors)."""
-        call_id = self._ledger.next_call_id()
-        accepted = self._manager.foreach_actor_async(
-            method, tag=call_id, kwargs=kwargs, remote_actor_ids=[seat.actor_id]
-        )
-        if accepted != 1:
-            return False
-        self._ledger.open(
-            Call(
-                call_id=call_id,
-                kind=kind,
-                seat=seat.index,
-                incarnation=seat.incarnation,
-                deadline=time.monotonic() + timeout,
-                timeout=timeout,
-                method=method,
-                task=task,
-                state=state,
-            )
-        )
-        return True
+    def _call(self, seat: Seat, *call: Any, **more: Any) -> bool:
+        return send(self._manager, self._ledger, seat, *call, **more)
 
     def _nobody(self) -> str:
         reason = next((seat.last_failure for seat in self._seats if seat.last_failure), "none was started")
-        where = f"all {len(self._seats)} {self.role.name} actors are gone and none could be started"
+        where = f"all {self.size} {self.role.name} actors are gone and none could be started"
         hint = "" if "asked for" in reason else f"; {self.role.shortage()}"
         return f"{where}; the last: {reason}{hint}"

@@ -8,8 +8,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from actors.elastic import Bounds
 from actors.errors import ActorError
 from actors.ledger import Work
+from actors.member import Member
 from actors.pool import Pool
 from actors.rollout import REFUSED, RolloutActor, engine_env
 from actors.seats import Role, State
@@ -27,6 +29,9 @@ class RolloutPool:
     pool.load_weights(learner.publish(folder))
     """
 
+    actor_class: type[Member] = RolloutActor
+    """What the members are: something with ``generate``, ``load_weights`` and ``probe``."""
+
     def __init__(
         self,
         model_dir: Path,
@@ -34,6 +39,8 @@ class RolloutPool:
         timeouts: Timeouts,
         *,
         seed: int,
+        role: Mapping[str, Any] | None = None,
+        asks: bool = False,
         on_event: Callable[[str], None] | None = None,
     ) -> None:
         """Begins to start the engines; the first use waits for them.
@@ -41,20 +48,30 @@ class RolloutPool:
         Args:
             model_dir: what ``prepare_model`` returned.
             seed: of the run; a prompt's completions follow from (seed, prompt_id) and the weights.
+            role: fields of Role that this run sets: places, resources.
+            asks: as of Bounds.
             on_event: is given one line for each lost engine and each refused prompt.
         """
         self._model_dir = Path(model_dir)
         self._settings = settings
         self._timeouts = timeouts
         self._say = on_event or (lambda line: None)
-        role = Role(
+        settled = Role(
             name="rollout engine",
-            actor_class=RolloutActor,
+            actor_class=self.actor_class,
             start={"model_dir": str(model_dir), "settings": settings, "seed": seed},
             num_gpus=settings.gpus,
             env=engine_env(settings),
+            **(role or {}),
         )
-        self._pool = Pool(role, settings.actors, timeouts, max_retries=settings.max_retries, on_event=on_event)
+        self._pool = Pool(
+            settled,
+            settings.actors,
+            timeouts,
+            max_retries=settings.max_retries,
+            bounds=Bounds(least=settings.actors, most=max(settings.actors, settings.max_actors), asks=asks),
+            on_event=on_event,
+        )
         self._calls = itertools.count()
         self.policy_version = 0
 
@@ -121,6 +138,10 @@ class RolloutPool:
         """Until all engines are ready. Raises as ``generate``."""
         self._pool.wait_ready()
 
+    def resize(self, actors: int) -> None:
+        """From now on so many engines; those that are too many finish what they have."""
+        self._pool.resize(actors)
+
     @property
     def pids(self) -> list[int]:
         """Processes of the engines that are ready."""
@@ -143,8 +164,10 @@ class RolloutPool:
         return AutoTokenizer.from_pretrained(self._model_dir)
 
     def _shares(self, prompts: Sequence[Prompt]) -> list[list[Prompt]]:
-        # One call an engine: a large batch is what makes an engine fast.
-        shares = [list(prompts[start :: self._settings.actors]) for start in range(self._settings.actors)]
+        # One call an engine: a large batch is what makes an engine fast. For those that may yet come, one too: what
+        # waits is what makes a pool grow, and a prompt's answers do not depend on what it is batched with.
+        count = max(self._pool.size, self._settings.max_actors)
+        shares = [list(prompts[start::count]) for start in range(count)]
         return [share for share in shares if share]
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from actors.member import Birth, Member
+from actors.placement import Reservation
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,18 +22,26 @@ class Role:
     num_cpus: float = 0.5
     """Half: on a small machine the roles take turns, and all of them must fit on two CPUs."""
     num_gpus: float = 0
+    resources: dict[str, float] = field(default_factory=dict)
+    """Of Ray's custom kind, such as those that mark a kind of node."""
+    places: Reservation = field(default_factory=Reservation)
+    """Where members with a reserved place sit."""
     env: dict[str, str] = field(default_factory=dict)
     """Environment variables of the actor's process."""
+
+    @property
+    def asked(self) -> dict[str, float]:
+        """All that one member takes."""
+        return {"CPU": self.num_cpus} | ({"GPU": self.num_gpus} if self.num_gpus else {}) | self.resources
 
     def shortage(self) -> str:
         """What one member asks for, and what the cluster has of it."""
         import ray
 
-        asked = {"CPU": self.num_cpus} | ({"GPU": self.num_gpus} if self.num_gpus else {})
         free, total = ray.available_resources(), ray.cluster_resources()
         return "; ".join(
             f"asked for {amount:g} {name}, {free.get(name, 0):g} of {total.get(name, 0):g} free"
-            for name, amount in asked.items()
+            for name, amount in self.asked.items()
         )
 
 
@@ -64,3 +73,13 @@ class Seat:
     """In a row; members that started but could not take the state count too."""
     retry_at: float = 0.0
     last_failure: str = ""
+    wanted: bool = True
+    """False: its member finishes what it has and goes."""
+    guest: bool = False
+    """Nobody waits for its member to start: the pool works without it."""
+    since: float = 0.0
+    """When its member last had work, or began to start; by time.monotonic()."""
+    arrival: Any = None
+    """Reference to the answer that a member gives as soon as it has a process, long before it has started."""
+    placed: bool = False
+    """It has a process."""

@@ -12,6 +12,8 @@ class RolloutSettings(BaseModel):
 
     actors: int = Field(1, ge=1)
     """vLLM engines, one Ray actor each."""
+    max_actors: int = Field(0, ge=0)
+    """More engines are started, up to so many, while prompts wait and the cluster has room; 0: never more."""
     group_size: int = Field(4, ge=1)
     """Completions sampled from each prompt."""
     max_tokens: int = Field(512, ge=1)
@@ -50,10 +52,29 @@ class EvaluatorSettings(BaseModel):
 
     actors: int = Field(2, ge=1)
     """Judges side by side; their timing takes turns on one machine."""
+    max_actors: int = Field(0, ge=0)
+    """More judges are started, up to so many, while candidates wait and the cluster has room; 0: never more."""
     gpus: float = Field(0.02, gt=0)
     """What each asks of a GPU when judge.device is cuda; a lease gives it the whole of it while it times."""
     max_retries: int = Field(2, ge=0)
     """How often a candidate is judged again after a judge_error or a lost actor."""
+
+
+class PlacementSettings(BaseModel):
+    """Where the members of a run sit on a cluster."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    mode: Literal["free", "roles", "colocated"] = "free"
+    """roles: a Ray placement group for each of rollout, judges and learner, before any of them starts. colocated: one
+    group on one node. free: nothing is reserved. Members above `actors` come where there is room."""
+    autoscaler: bool = False
+    """Ray starts and ends nodes by itself: while work waits and there is no room for members below max_actors, one of
+    them waits for a place, which is what makes it start a node."""
+    rollout_resources: dict[str, float] = Field(default_factory=dict)
+    """Custom Ray resources that one engine takes, such as {"h200_node": 0.01} to keep it on a kind of node."""
+    evaluator_resources: dict[str, float] = Field(default_factory=dict)
+    learner_resources: dict[str, float] = Field(default_factory=dict)
 
 
 class EndpointSettings(BaseModel):
@@ -87,6 +108,8 @@ class Timeouts(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     actor_start: float = Field(300, gt=0)
+    placement: float = Field(120, gt=0)
+    """Until all reserved places must be had; an autoscaler may have to start machines for them."""
     rollout: float = Field(900, gt=0)
     """One batch of prompts on one engine."""
     judge: float = Field(240, gt=0)

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from actors.settings import EvaluatorSettings, RolloutSettings, Timeouts
+from actors.settings import EvaluatorSettings, PlacementSettings, RolloutSettings, Timeouts
 from cluster.errors import ConfigError
 from cluster.stage_settings import SelfSupervisedSettings, SftSettings
 from judge.settings import JudgeSettings
@@ -44,6 +44,8 @@ class RunSettings(BaseModel):
     learner works, step k always with the weights after update k - 1 - n, so that a run can be repeated."""
     record_rollouts: bool = True
     """Keep every answer with its logprobs and verdict in rollouts.jsonl (about 20 kB an answer of 700 tokens)."""
+    learner_restarts: int = Field(3, ge=0)
+    """How often in a row, without an update between, a lost learner is started again from the last checkpoint."""
     min_free_disk_gb: float = Field(3.0, ge=0)
     """Refuse to start with less on the run's disk."""
 
@@ -71,6 +73,10 @@ class TrackingSettings(BaseModel):
     """auto: online with a WANDB_API_KEY, else offline."""
     project: str = "warpsmith"
     entity: str | None = None
+    artifacts: Literal["none", "data", "all"] = "data"
+    """What W&B is given at the end beside the table of kernels: data is rollouts.jsonl, all the newest weights too."""
+    tensorboard: bool = False
+    """Also write event files to <run>/tensorboard."""
 
 
 class Config(BaseModel):
@@ -89,6 +95,7 @@ class Config(BaseModel):
     learner: LearnerSettings = LearnerSettings()
     sft: SftSettings = SftSettings()
     self_supervised: SelfSupervisedSettings = SelfSupervisedSettings()
+    placement: PlacementSettings = PlacementSettings()
     timeouts: Timeouts = Timeouts()
     tracking: TrackingSettings = TrackingSettings()
     serving: ServingSettings = ServingSettings()

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -69,6 +70,7 @@ def train(
     Raises WarpsmithError (one line) for what the user can mend; KeyboardInterrupt after SIGINT or SIGTERM, with
     everything measured already on disk.
     """
+    from cluster.comeback import keep_learning
     from learner.pretrained import prepare_model
 
     mode = mode or Mode()
@@ -91,11 +93,7 @@ def train(
         say(message)
         try:
             with opened_run(config, folder, state, tasks, model_dir, say, mode, recording, opener) as run:
-                if recording is not None and mode.kind == "learn-only":
-                    _learn(run, recording)
-                else:
-                    _loop(run, mode)
-                mark_finished(run)
+                keep_learning(run, partial(_work, mode=mode, recording=recording))
         finally:
             folder.close()
     return 0
@@ -213,6 +211,14 @@ def before_contrast(run: Run) -> None:
         supervised_updates(run)
         while run.state.rounds < run.config.self_supervised.rounds:
             self_supervised_round(run)
+
+
+def _work(run: Run, *, mode: Mode, recording: Recording | None) -> None:
+    if recording is not None and mode.kind == "learn-only":
+        _learn(run, recording)
+    else:
+        _loop(run, mode)
+    mark_finished(run)
 
 
 def _loop(run: Run, mode: Mode) -> None:

@@ -142,15 +142,15 @@ def _cluster(config: Config, options: ManifestOptions) -> dict[str, Any]:
     import ray
 
     on_gpu = config.judge.device == "cuda"
-    engines = (config.rollout.actors, config.rollout.actors)
+    engines = (config.rollout.actors, max(config.rollout.actors, config.rollout.max_actors))
     if options.kind == "service":
         engines = (config.serving.policy_replicas_min, config.serving.policy_replicas_max)
     engine_gpus, judge_gpus = math.ceil(config.rollout.gpus), int(on_gpu)
     image = options.image or f"warpsmith:{__version__}-{'gpu' if engine_gpus or judge_gpus else 'cpu'}"
     options = replace(options, image=image)
-    judges = (config.evaluators.actors, config.evaluators.actors)
+    judges = (config.evaluators.actors, max(config.evaluators.actors, config.evaluators.max_actors))
     spec: dict[str, Any] = {"rayVersion": ray.__version__}
-    if engines[0] != engines[1]:
+    if engines[0] != engines[1] or judges[0] != judges[1]:
         spec["enableInTreeAutoscaling"] = True
         spec["autoscalerOptions"] = {"idleTimeoutSeconds": 300, "upscalingMode": "Default"}
     if options.token_secret:

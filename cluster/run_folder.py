@@ -85,6 +85,10 @@ class RunFolder:
             _write_atomically(self.checkpoints / f"{state.checkpoint}.json", text)
         _write_atomically(self.path / "state.json", text)
 
+    def read_state(self) -> RunState:
+        """The manifest on disk, or its copy beside the newest checkpoint. Raises ConfigError when none is readable."""
+        return _read_state(self.path)[0]
+
     def older_states(self, state: RunState) -> list[RunState]:
         """The manifests before this one whose checkpoints are kept, the newest first; unreadable ones are left out."""
         found = []

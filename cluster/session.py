@@ -7,13 +7,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from actors.types import JudgeJob, JudgeResult
 from cluster.config import Config
 from cluster.watchdog import children, watchdog
 from learner.types import Sample, StepResult, WeightsVersion
 from search.types import Completion, Prompt
+
+if TYPE_CHECKING:
+    from actors.placement import Bundles
 
 Say = Callable[[str], None]
 
@@ -126,6 +129,27 @@ def ray_cluster(config: Config) -> Iterator[None]:
         yield
 
 
+def bundles_of(config: Config, learns: bool) -> tuple[Bundles, ...]:
+    """The places that a run needs before it can begin, by role."""
+    from actors.learner_client import LEARNER, LEARNER_CPUS
+    from actors.placement import Bundles
+    from actors.seats import Role
+
+    wanted, judge_gpus = config.placement, config.evaluators.gpus if config.judge.device == "cuda" else 0
+
+    def places(cpus: float, gpus: float, others: dict[str, float]) -> dict[str, float]:
+        return {"CPU": cpus} | ({"GPU": gpus} if gpus else {}) | others
+
+    engine = places(Role.num_cpus, config.rollout.gpus, wanted.rollout_resources)
+    judge = places(Role.num_cpus, judge_gpus, wanted.evaluator_resources)
+    learner = places(LEARNER_CPUS, config.learner.gpus, wanted.learner_resources)
+    return (
+        Bundles(role="rollout engine", count=config.rollout.actors, resources=engine),
+        Bundles(role="evaluator", count=config.evaluators.actors, resources=judge),
+        Bundles(role=LEARNER, count=int(learns), resources=learner),
+    )
+
+
 @contextmanager
 def open_session(
     config: Config, model_dir: Path, work_dir: Path, on_event: Say, *, learns: bool = True
@@ -133,13 +157,31 @@ def open_session(
     """Start the three roles (two when it does not learn) and close them on the way out, the failed start included."""
     from transformers import AutoTokenizer
 
+    from actors.placement import reserve
     from actors.pools import EvaluatorPool, LearnerClient, RolloutPool
 
+    wanted = config.placement
     with ExitStack() as stack:
         stack.enter_context(ray_cluster(config))
-        evaluators = EvaluatorPool(config.judge, config.evaluators, config.timeouts, on_event=on_event)
+        places = stack.enter_context(reserve(bundles_of(config, learns), wanted.mode, config.timeouts.placement))
+        evaluators = EvaluatorPool(
+            config.judge,
+            config.evaluators,
+            config.timeouts,
+            role={"places": places, "resources": wanted.evaluator_resources},
+            asks=wanted.autoscaler,
+            on_event=on_event,
+        )
         stack.callback(evaluators.close)
-        rollout = RolloutPool(model_dir, config.rollout, config.timeouts, seed=config.run.seed, on_event=on_event)
+        rollout = RolloutPool(
+            model_dir,
+            config.rollout,
+            config.timeouts,
+            seed=config.run.seed,
+            role={"places": places, "resources": wanted.rollout_resources},
+            asks=wanted.autoscaler,
+            on_event=on_event,
+        )
         stack.callback(rollout.close)
         learner = None
         if learns:
@@ -150,6 +192,8 @@ def open_session(
                 temperature=config.rollout.temperature,
                 work_dir=work_dir,
                 seed=config.run.seed,
+                places=places,
+                resources=wanted.learner_resources,
             )
             stack.callback(learner.close)
         for part in (evaluators, rollout, learner):

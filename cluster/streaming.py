@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from actors.errors import ActorError
+from actors.errors import ActorError, LearnerLostError
 from actors.sync import mean_difference
 from actors.types import SyncReport
 from cluster.errors import ConfigError
@@ -40,6 +40,9 @@ def stream_steps(run: Run) -> None:
     try:
         for step in range(first, last + 1):
             contrastive_step(run, ahead.take(step), on_sync=ahead.offer)
+    except LearnerLostError:
+        ahead.finish()  # the pools are needed again
+        raise
     finally:
         ahead.close()
 
@@ -60,9 +63,7 @@ class _Ahead:
 
     def take(self, step: int) -> Collected:
         """The next step's groups."""
-        timeouts, run = self._run.config.timeouts, self._run.config
-        answers = run.run.tasks_per_step * run.rollout.group_size
-        deadline = timeouts.sync + (timeouts.rollout + timeouts.judge * answers) * run.search.turns
+        deadline = self._deadline
         try:
             found = self._steps.get(timeout=deadline)
         except queue.Empty:
@@ -78,6 +79,20 @@ class _Ahead:
             self._weights[after] = report
             self._weights = {at: one for at, one in self._weights.items() if at >= after - self._lag}
             self._arrived.notify_all()
+
+    @property
+    def _deadline(self) -> float:
+        """Seconds that one step's asking and judging may take."""
+        config, timeouts = self._run.config, self._run.config.timeouts
+        answers = config.run.tasks_per_step * config.rollout.group_size
+        return timeouts.sync + (timeouts.rollout + timeouts.judge * answers) * config.search.turns
+
+    def finish(self) -> None:
+        """Lets the thread finish the step that it is at, whose records are then found in the archive."""
+        with self._arrived:
+            self._stopped = True
+            self._arrived.notify_all()
+        self._thread.join(self._deadline)
 
     def close(self) -> None:
         """Ends the thread. Unless it has finished, its pools are closed: nothing else ends a wait inside them."""

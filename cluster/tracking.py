@@ -20,6 +20,7 @@ from typing import Any, Protocol
 
 from cluster.config import Config
 from cluster.errors import ConfigError
+from cluster.tracking_extras import Artifacts, RayMonitor, TensorBoardMonitor, log_to_wandb
 
 METRICS = "metrics.jsonl"
 WANDB_START_SECONDS = 30
@@ -94,9 +95,11 @@ class NullMonitor:
 class WandbMonitor:
     """One W&B run; the same id after a resume. Its metrics are named <stage>/<key> over <stage>/step."""
 
-    def __init__(self, run: Any, warn: Warn) -> None:
+    def __init__(self, run: Any, warn: Warn, folder: Path, artifacts: Artifacts) -> None:
         self._run = run
         self._warn = warn
+        self._folder = folder
+        self._artifacts: Artifacts = artifacts
         for stage in ("sft", "self_supervised", "contrastive"):
             run.define_metric(f"{stage}/*", step_metric=f"{stage}/step")
 
@@ -113,6 +116,10 @@ class WandbMonitor:
     def close(self, *, exit_code: int) -> None:
         if self._run is None:
             return
+        try:
+            log_to_wandb(self._run, self._folder, self._artifacts)
+        except Exception as error:  # a table is worth less than the end of the run
+            self._warn(f"W&B was not given the table of kernels and files: {_first_line(error)}")
         try:
             self._run.finish(exit_code=exit_code)
         except Exception as error:  # its service may have died in any way: the run is over and metrics.jsonl whole
@@ -137,14 +144,15 @@ class Tracker:
 
     @classmethod
     def open(cls, config: Config, folder: Path, wandb_id: str, run_id: str, warn: Warn | None = None) -> Tracker:
-        """metrics.jsonl in `folder`, and W&B as config.tracking says.
+        """metrics.jsonl in `folder`, and W&B and TensorBoard as config.tracking says.
 
         wandb_id: the id under which W&B knows this run, kept in the run folder so that a resume goes on with it.
         Raises ConfigError when metrics.jsonl cannot be written.
         """
-        return cls(
-            FileMonitor(folder / METRICS), _wandb_monitor(config, folder, wandb_id, run_id, warn or _warn_on_stderr)
-        )
+        monitors: list[Monitor] = [FileMonitor(folder / METRICS), RayMonitor()]
+        if config.tracking.tensorboard:
+            monitors.append(TensorBoardMonitor(folder))
+        return cls(*monitors, _wandb_monitor(config, folder, wandb_id, run_id, warn or _warn_on_stderr))
 
     def log(self, line: Mapping[str, Any]) -> None:
         """Write the line of a step; on disk when this returns."""
@@ -217,7 +225,8 @@ def _wandb_monitor(config: Config, folder: Path, wandb_id: str, run_id: str, war
         return NullMonitor()
     for attempt in dict.fromkeys((mode, "offline")):
         try:
-            return WandbMonitor(_start_wandb(config, folder, wandb_id, run_id, attempt), warn)
+            started = _start_wandb(config, folder, wandb_id, run_id, attempt)
+            return WandbMonitor(started, warn, folder, config.tracking.artifacts)
         except Exception as error:  # whatever it is: a run is worth more than its tracking
             then = "logging offline" if attempt == "online" else f"only {METRICS} is written"
             warn(f"W&B did not start ({_first_line(error)}): {then}")

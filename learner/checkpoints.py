@@ -16,7 +16,7 @@ from learner.errors import DamagedCheckpointError, LearnerError
 
 _TAG = "state"
 _MANIFEST = "learner.json"
-_REFERENCE = "reference.pt"
+_REFERENCE = "reference.safetensors"
 
 
 def save(
@@ -37,6 +37,9 @@ def save(
     Raises:
         LearnerError: the disk is full or the folder cannot be written.
     """
+    from safetensors import SafetensorError
+    from safetensors.torch import save_file
+
     temporary = folder.with_name(f"{folder.name}.tmp")
     try:
         if rank == 0:
@@ -47,7 +50,8 @@ def save(
         torch.save(random_state(), temporary / f"rng-{rank}.pt")
         torch.distributed.barrier()
         if rank == 0:
-            torch.save(reference, temporary / _REFERENCE)
+            tensors = {f"{number:06d}": tensor.contiguous() for number, tensor in enumerate(reference)}
+            save_file(tensors, temporary / _REFERENCE)
             content = {"identity": identity, "progress": progress, "sha256": _digests(temporary)}
             (temporary / _MANIFEST).write_text(json.dumps(content, indent=2) + "\n")
             # Renaming onto a folder that is not empty fails, so an old checkpoint of the name steps aside first.
@@ -58,7 +62,7 @@ def save(
             temporary.replace(folder)
             shutil.rmtree(aside, ignore_errors=True)
         torch.distributed.barrier()
-    except (OSError, RuntimeError) as error:
+    except (OSError, RuntimeError, SafetensorError) as error:
         shutil.rmtree(temporary, ignore_errors=True)
         reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
         raise LearnerError(f"cannot save the checkpoint {folder}: {reason}; free some disk space") from error
@@ -73,6 +77,8 @@ def load(engine: Any, folder: Path, identity: dict[str, Any]) -> tuple[dict[str,
         DamagedCheckpointError: a file is missing, unreadable or not what was written: names it.
         LearnerError: no checkpoint, or one that was written with other settings: names the first.
     """
+    from safetensors.torch import load_file
+
     manifest = folder / _MANIFEST
     if not folder.is_dir():
         raise LearnerError(f"{folder} is no learner checkpoint: give a folder that save() wrote")
@@ -92,7 +98,8 @@ def load(engine: Any, folder: Path, identity: dict[str, Any]) -> tuple[dict[str,
     try:
         path, _ = engine.load_checkpoint(str(folder), tag=_TAG, load_module_strict=False)
         state = torch.load(folder / f"rng-{torch.distributed.get_rank()}.pt", weights_only=True)
-        reference = torch.load(folder / _REFERENCE, weights_only=True)
+        loaded = load_file(folder / _REFERENCE)
+        reference = [loaded[name] for name in sorted(loaded)]
     except Exception as error:  # torch and DeepSpeed raise whatever a damaged file makes them meet
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise DamagedCheckpointError(f"checkpoint {folder} is damaged ({reason}): use an older one") from error

@@ -287,3 +287,46 @@ def test_ray_takes_the_file_for_machines_of_ones_own() -> None:
     assert config["docker"]["image"].startswith(f"warpsmith:{__version__}-")
     for command in (*config["head_start_ray_commands"], *config["worker_start_ray_commands"]):
         assert command == "ray stop" or command.startswith("RAY_AUTH_MODE=token ray start ")
+
+
+# Field names of the operator's own types: ray-project/kuberay, ray-operator/apis/ray/v1, raycluster_types.go at commit
+# 026f1433, rayjob_types.go at 0057210e, rayservice_types.go at 00741298, from which its CRDs are generated. authOptions
+# is of later versions (1.5).
+KUBERAY_FIELDS = {
+    "RayCluster": "headGroupSpec workerGroupSpecs rayVersion enableInTreeAutoscaling autoscalerOptions "
+    "headServiceAnnotations suspend authOptions",
+    "RayJob": "activeDeadlineSeconds backoffLimit rayClusterSpec submitterPodTemplate metadata clusterSelector "
+    "submitterConfig managedBy deletionStrategy entrypoint runtimeEnvYAML jobId submissionMode entrypointResources "
+    "entrypointNumCpus entrypointNumGpus ttlSecondsAfterFinished shutdownAfterJobFinishes suspend schedule",
+    "RayService": "serveConfigV2 rayClusterConfig serviceUnhealthySecondThreshold deploymentUnhealthySecondThreshold "
+    "serveService",
+    "head": "serviceType headService enableIngress rayStartParams template",
+    "worker": "groupName replicas minReplicas maxReplicas numOfHosts rayStartParams template scaleStrategy",
+    "autoscaler": "resources image imagePullPolicy env envFrom volumeMounts securityContext idleTimeoutSeconds "
+    "upscalingMode",
+}
+KUBERAY_REQUIRED = {
+    "RayCluster": "headGroupSpec",
+    "head": "rayStartParams template",
+    "worker": "groupName minReplicas maxReplicas rayStartParams template",
+}
+
+
+@pytest.mark.parametrize(("kind", "overrides", "options"), [*CASES, ("cluster", ["evaluators.max_actors=6"], {})])
+def test_the_operators_own_types_have_every_field(kind: str, overrides: list[str], options: dict[str, Any]) -> None:
+    _, _, resource = documents(kind, *overrides, **options)
+    cluster = cluster_of(resource)
+    parts = [(resource["kind"], resource["spec"]), ("RayCluster", cluster), ("head", cluster["headGroupSpec"])]
+    parts += [("worker", group) for group in cluster["workerGroupSpecs"]]
+    parts += [("autoscaler", cluster["autoscalerOptions"])] if "autoscalerOptions" in cluster else []
+    for name, part in parts:
+        assert set(part) <= set(KUBERAY_FIELDS[name].split()), name
+        assert set(part) >= set(KUBERAY_REQUIRED.get(name, "").split()), name
+
+
+def test_a_pool_that_may_grow_has_pods_that_may_be_added() -> None:
+    _, _, resource = documents("cluster", "evaluators.actors=2", "evaluators.max_actors=6")
+    cluster = cluster_of(resource)
+    judges = next(group for group in cluster["workerGroupSpecs"] if group["groupName"] == "judges")
+    assert (judges["replicas"], judges["minReplicas"], judges["maxReplicas"]) == (2, 2, 6)
+    assert cluster["enableInTreeAutoscaling"] is True

@@ -10,9 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from archive.store import Archive
+from archive.types import Record
 from cluster.config import load_config
 from cluster.errors import ConfigError
 from cluster.tracking import FileMonitor, Tracker, flatten, read_metrics, wandb_mode
+from cluster.tracking_extras import COLUMNS, kernel_rows
+from judge.types import Status, Verdict
 
 
 def test_a_line_is_on_disk_when_log_returns(tmp_path: Path) -> None:
@@ -144,3 +148,59 @@ def test_undone_steps_are_taken_out_and_later_lines_still_reach_the_file(tmp_pat
         ("contrastive", 2),
     ]
     assert lines[-1]["again"]
+
+
+def test_tensorboard_is_given_every_number_at_its_step(tmp_path: Path) -> None:
+    from tensorboardX.proto.event_pb2 import Event
+
+    tracker = Tracker.open(load_config(None, ["tracking.wandb=off", "tracking.tensorboard=true"]), tmp_path, "a", "run")
+    for step in (1, 2):
+        tracker.log({"step": step, "stage": "contrastive", "reward_mean": 0.5 * step, "learner": {"loss": 3.0}})
+    tracker.close(exit_code=0)
+    (file,) = (tmp_path / "tensorboard").iterdir()
+    raw, place, found = file.read_bytes(), 0, {}
+    while place < len(raw):  # TFRecord: length (8 bytes), its checksum (4), the message, its checksum (4)
+        length = int.from_bytes(raw[place : place + 8], "little")
+        event = Event.FromString(raw[place + 12 : place + 12 + length])
+        found |= {(value.tag, event.step): value.simple_value for value in event.summary.value}
+        place += 16 + length
+    assert found == {
+        ("contrastive/reward_mean", 1): 0.5,
+        ("contrastive/reward_mean", 2): 1.0,
+        ("contrastive/learner/loss", 1): 3.0,
+        ("contrastive/learner/loss", 2): 3.0,
+    }
+
+
+def test_the_table_of_kernels_has_the_best_of_each_task(tmp_path: Path) -> None:
+    archive = Archive(f"sqlite:///{tmp_path / 'archive.db'}")
+    for number, (task, speedup) in enumerate((("gelu", 1.2), ("gelu", 2.5), ("softmax", 1.1))):
+        verdict = Verdict(status=Status.WIN, speedup=speedup, speedup_low=speedup - 0.05, speedup_high=speedup + 0.05)
+        archive.add(
+            Record(
+                record_id=str(number),
+                run_id="r",
+                task_name=task,
+                task_id=f"{task}-1",
+                source="policy",
+                operator="contrast",
+                code=f"kernel {number}",
+                step=number,
+                verdict=verdict,
+            )
+        )
+    archive.close()
+    rows = kernel_rows(tmp_path)
+    assert [(row[0], row[4], row[-1]) for row in rows] == [("gelu", 2.5, "kernel 1"), ("softmax", 1.1, "kernel 2")]
+    assert all(len(row) == len(COLUMNS) for row in rows)
+
+
+@pytest.mark.slow
+def test_wandb_has_the_table_and_the_rollouts(tmp_path: Path) -> None:
+    Archive(f"sqlite:///{tmp_path / 'archive.db'}").close()
+    (tmp_path / "rollouts.jsonl").write_text('{"kind": "group"}\n')
+    done = track(tmp_path, 1)
+    assert done.stdout + done.stderr == ""
+    (run,) = tmp_path.glob("wandb/offline-run-*")
+    assert list(run.glob("files/media/table/kernels_*.table.json"))
+    assert b"rollouts-samerunid" in b"".join(path.read_bytes() for path in run.glob("*.wandb"))
