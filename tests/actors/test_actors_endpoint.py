@@ -317,11 +317,13 @@ def test_the_request_is_adapted_to_models_that_want_other_names(serve: Callable[
 
 
 def test_no_more_calls_run_side_by_side_than_allowed(serve: Callable[..., Server]) -> None:
-    def slow(handler: Handler, body: dict[str, Any]) -> None:
-        time.sleep(0.05)
+    three = threading.Barrier(3, timeout=60)  # answers come by threes: each waits until two more were asked for
+
+    def together(handler: Handler, body: dict[str, Any]) -> None:
+        three.wait()
         good(handler, body)
 
-    server = serve(slow)
+    server = serve(together)
     assert len(model(server, concurrency=3).generate(prompts(9))) == 9
     assert server.most_in_flight == 3
 
@@ -372,6 +374,10 @@ def test_a_caller_that_goes_away_waits_for_nothing(serve: Callable[..., Server])
     one = model(server, concurrency=2, silence_seconds=5)
     stream = one.stream(prompts(6))
     next(stream)
+    deadline = time.monotonic() + 60
+    while len(server.requests) < 2 or server.in_flight < 1:  # a call that the server will not answer for five seconds
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
     stream.close()
     assert server.in_flight >= 1  # the silent calls go on without anybody
     assert len(server.requests) <= 4
