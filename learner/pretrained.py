@@ -33,8 +33,9 @@ SMOLLM2 = "smollm2-135m-instruct"
 TINY = "tiny-random"
 NAMES = (SMOLLM2, TINY)
 
-_FORM = 2  # part of the cache's folder names: raise it when what a conversion writes changes
+_FORM = 3  # part of the cache's folder names: raise it when what a conversion writes changes
 _NOTE = "warpsmith_model.json"  # the name of a converted model, in its folder
+_OPENS, _CLOSES = "<|im_start|>", "<|im_end|>"  # a turn, in SmolLM2's chat form
 _LOCK_SECONDS = 900.0  # longest wait for another process that is converting the same model
 _WEIGHT_SUFFIXES = (".safetensors", ".bin", ".pt", ".pth", ".gguf")
 _SMOLLM2_BYTES = 700_000_000  # finished folder (326 MB) and its temporary copies
@@ -265,6 +266,9 @@ def _save_smollm2_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     logging.disable_progress_bar()
     gguf = _smollm2_gguf()
     tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
+    # Versions of transformers read different special tokens from the GGUF; one took the opening of a turn for its end,
+    # and a policy trained there did not stop elsewhere.
+    tokenizer.bos_token, tokenizer.eos_token, tokenizer.pad_token = _OPENS, _CLOSES, _CLOSES
     tokenizer.save_pretrained(folder)
     return tokenizer
 
@@ -275,11 +279,18 @@ def _convert_smollm2(folder: Path) -> None:
     from transformers import AutoModelForCausalLM, GgufConfig
 
     gguf = _smollm2_gguf()
-    _save_smollm2_tokenizer(folder)
+    tokenizer = _save_smollm2_tokenizer(folder)
     tied = folder / "tied"
-    AutoModelForCausalLM.from_pretrained(
+    model = AutoModelForCausalLM.from_pretrained(
         gguf.parent, gguf_file=gguf.name, quantization_config=GgufConfig(dequantize=True), dtype=torch.bfloat16
-    ).save_pretrained(tied)
+    )
+    for config in (model.config, model.generation_config):
+        config.bos_token_id, config.eos_token_id, config.pad_token_id = (
+            tokenizer.bos_token_id,
+            tokenizer.eos_token_id,
+            tokenizer.pad_token_id,
+        )
+    model.save_pretrained(tied)
     for file in folder.iterdir():
         if file.is_file():
             shutil.copy2(file, tied / file.name)

@@ -117,6 +117,10 @@ def test_smollm2_is_converted_once_and_knows_its_facts(tmp_path):
     assert tensors["lm_head.weight"].dtype == torch.bfloat16 and "model.embed_tokens.weight" in tensors
     tokenizer = AutoTokenizer.from_pretrained(folder)
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    assert tokenizer.eos_token == "<|im_end|>" and tokenizer.bos_token == "<|im_start|>"
+    assert model.config.eos_token_id == model.generation_config.eos_token_id == tokenizer.eos_token_id
+    turn = tokenizer.apply_chat_template([{"role": "assistant", "content": "done"}], tokenize=False)
+    assert turn.rstrip().endswith("done<|im_end|>")  # so what closes an answer in training closes a turn
     chat = tokenizer.apply_chat_template(
         [{"role": "user", "content": "What is the capital of France?"}],
         add_generation_prompt=True,
