@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 DEFAULT_ADDRESS = "http://127.0.0.1:8265"
 EXCLUDES = [".venv", ".git", "runs", ".cache", "wandb", "__pycache__", ".*_cache", "*.egg-info"]
 """Never travel to the cluster (.gitignore syntax); what .gitignore names does not either."""
+AGENT_SECONDS = 60.0
+"""How long a cluster may be without a job agent."""
 POLL_SECONDS = 0.5
 STOPPED = 1
 """Exit code for a job that somebody stopped."""
@@ -87,9 +89,7 @@ def run_job(entrypoint: str, *, address: str, working_dir: Path, wait: bool = Tr
     """Submit a shell command as a job and follow it; returns its exit code. Raises ConfigError as above."""
     with _explained(address):
         client = _connect(address)
-        job_id = client.submit_job(
-            entrypoint=entrypoint, runtime_env={"working_dir": str(working_dir), "excludes": EXCLUDES}
-        )
+        job_id = _submitted(client, entrypoint, working_dir)
     where = f"--address {address}"
     if not wait:
         _say(f"job {job_id} submitted; follow it with: ray job logs --follow {where} {job_id}")
@@ -101,6 +101,20 @@ def run_job(entrypoint: str, *, address: str, working_dir: Path, wait: bool = Tr
     except KeyboardInterrupt:
         _say(f"the job goes on; end it with: ray job stop {where} {job_id}")
         raise
+
+
+def _submitted(client: JobSubmissionClient, entrypoint: str, working_dir: Path) -> str:
+    """Submit; a cluster that has just been started takes no job until its agent is up, so that is waited for."""
+    end = time.monotonic() + AGENT_SECONDS
+    while True:
+        try:
+            return client.submit_job(
+                entrypoint=entrypoint, runtime_env={"working_dir": str(working_dir), "excludes": EXCLUDES}
+            )
+        except RuntimeError as error:
+            if "No available agent" not in str(error) or time.monotonic() > end:
+                raise
+            time.sleep(POLL_SECONDS)
 
 
 def resolve_address(address: str | None) -> str:

@@ -1,6 +1,12 @@
 from __future__ import annotations
 
+import signal
+
 import pytest
+
+# A shell that starts `make test` in the background has SIGINT ignored, and so have the processes that tests start: the
+# tests of Ctrl-C would wait for nothing.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _gpu_missing() -> str:
@@ -15,10 +21,11 @@ def _gpu_missing() -> str:
         return f"no CUDA device: {error}"
 
 
-# Files that take minutes, the longest first. The workers of `make test` are handed whole files in this order, so
-# that none of them begins one of these when the others have nothing left to do.
+# Files that take minutes, the longest first. The workers of `make test` are handed groups in this order, so that none
+# of them begins one of these when the others have nothing left to do.
 LONGEST = (
     "test_cluster_train",
+    "test_learner_engine",
     "test_tasks_suite_cuda",
     "test_redteam",
     "test_cluster_replay",
@@ -26,6 +33,8 @@ LONGEST = (
     "test_serving_service",
     "test_procedural_cuda",
 )
+# Rooms whose tests start Ray: one worker runs them all, since two clusters on two cores starve each other's agents.
+WITH_RAY = ("actors", "chaos", "cluster", "serving")
 
 
 def _in_line(item: pytest.Item) -> int:
@@ -34,6 +43,9 @@ def _in_line(item: pytest.Item) -> int:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=_in_line)  # stable: otherwise as they were
+    for item in items:
+        group = "ray" if item.path.parent.name in WITH_RAY else item.path.stem
+        item.add_marker(pytest.mark.xdist_group(group))
     marked = [item for item in items if item.get_closest_marker("gpu")]
     if marked and (reason := _gpu_missing()):
         for item in marked:

@@ -63,7 +63,7 @@ def test_the_exit_code_the_file_and_the_archive_agree(tmp_path: Path) -> None:
     archive = Archive(str(tmp_path / "optimize" / "archive.db"))
     records = archive.records()
     archive.close()
-    assert sum(record.source == "policy" for record in records) == 2
+    assert 1 <= sum(record.source == "policy" for record in records) <= 2  # at most half are template kernels
     confirmed = [r for r in records if r.operator == "confirm" and r.verdict.status is Status.WIN]
     assert (done.returncode == 0) == bool(confirmed) == out.exists()
     if confirmed:

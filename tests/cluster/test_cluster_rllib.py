@@ -92,6 +92,7 @@ def test_bad_use_is_one_line(tmp_path: Path) -> None:
     algo.stop()
 
 
+@pytest.mark.nightly
 def test_tune_sweeps_with_real_engines_and_the_best_trial_has_a_checkpoint(tmp_path: Path) -> None:
     root = Path(__file__).parents[2]
     done = subprocess.run(

@@ -10,6 +10,8 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -149,6 +151,9 @@ def head(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Head]:
         while "Ray runtime started" not in log.read_text():
             assert process.poll() is None and time.monotonic() < end, log.read_text()[-2000:]
             time.sleep(0.2)
+        while _silent(f"http://127.0.0.1:{agent}/api/local_raylet_healthz"):  # jobs need the agent
+            assert process.poll() is None and time.monotonic() < end + 90, log.read_text()[-2000:]
+            time.sleep(0.2)
         yield Head(f"http://127.0.0.1:{dashboard}", environment, folder)
     finally:
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -159,6 +164,16 @@ def head(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Head]:
                 one.kill()
         process.wait(timeout=15)
         shutil.rmtree(short, ignore_errors=True)
+
+
+def _silent(url: str) -> bool:
+    try:
+        urllib.request.urlopen(url, timeout=5).close()
+    except urllib.error.HTTPError:
+        return False  # it asks for the token: it is there
+    except OSError:
+        return True
+    return False
 
 
 def submit_error(head: Head, **extra: str) -> str:
