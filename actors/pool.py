@@ -256,6 +256,7 @@ class Pool:
                     lost.setdefault(call.incarnation, reason)
         else:
             time.sleep(POLL_SECONDS)
+        self._check_open()  # another thread may have closed the pool meanwhile: whom it killed is not to be replaced
         for call in self._ledger.overdue(self._clock()):
             lost.setdefault(call.incarnation, self._overdue(call))
         for seat in self._seats:
@@ -282,9 +283,12 @@ class Pool:
         self._drop_hopeless()
         self._check_anyone()
 
-    def _check_anyone(self) -> None:
+    def _check_open(self) -> None:
         if self._closed:
             raise ActorError(f"the {self.role.name} pool is closed")
+
+    def _check_anyone(self) -> None:
+        self._check_open()
         if all(seat.phase == "empty" for seat in self._seats):
             raise ActorError(self._nobody())
 
