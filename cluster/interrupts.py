@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -19,4 +20,15 @@ def sigterm_as_interrupt() -> Iterator[None]:
     try:
         yield
     finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def sigterm_kept() -> Iterator[None]:
+    """Around ray.init, whose own handlers of SIGTERM end the process at once with code 15, or abort it three seconds
+    later in the middle of closing: afterwards the handler is the one from before. Does nothing outside the main thread.
+    """
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    if threading.current_thread() is threading.main_thread() and before is not None:
         signal.signal(signal.SIGTERM, before)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from actors.types import JudgeJob, JudgeResult
 from cluster.config import Config
+from cluster.interrupts import sigterm_kept
 from cluster.watchdog import children, watchdog
 from learner.types import Sample, StepResult, WeightsVersion
 from search.types import Completion, Prompt
@@ -111,17 +112,18 @@ def ray_cluster(config: Config) -> Iterator[None]:
         return
     joined = bool(os.environ.get("RAY_ADDRESS"))
     others = children()
-    if joined:
-        ray.init(address="auto", log_to_driver=False, logging_level="ERROR")
-    else:
-        # Logical CPUs: one for each actor that may exist, since the roles take turns on a small machine.
-        wanted = config.rollout.actors + config.evaluators.actors + 1
-        ray.init(
-            num_cpus=max(os.cpu_count() or 1, wanted),
-            include_dashboard=False,
-            log_to_driver=False,
-            logging_level="ERROR",
-        )
+    with sigterm_kept():
+        if joined:
+            ray.init(address="auto", log_to_driver=False, logging_level="ERROR")
+        else:
+            # Logical CPUs: one for each actor that may exist, since the roles take turns on a small machine.
+            wanted = config.rollout.actors + config.evaluators.actors + 1
+            ray.init(
+                num_cpus=max(os.cpu_count() or 1, wanted),
+                include_dashboard=False,
+                log_to_driver=False,
+                logging_level="ERROR",
+            )
     with ExitStack() as stack:
         if not joined:
             stack.enter_context(watchdog(others))
