@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from actors.errors import LearnerLostError
-from cluster.run import Run
-from learner.rewards import RunningReward
+from cluster.run import Run, running_reward
 
 
 def keep_learning(run: Run, work: Callable[[Run], None]) -> None:
@@ -37,9 +36,7 @@ def keep_learning(run: Run, work: Callable[[Run], None]) -> None:
             used, lost = used + 1, True
             # What is in memory may be ahead of what is on disk, and the statistics of rewards are.
             run.state = reached = run.folder.read_state()
-            state = run.state.rewards
-            smoothing = run.config.learner.reward.smoothing_k
-            run.rewards = RunningReward.from_state(state) if state else RunningReward(smoothing)
+            run.rewards = running_reward(run.config, run.state)
             run.warnings.append(str(error))
             run.say(f"warning: {error}: started again, {used} of {run.config.run.learner_restarts}")
             restart()

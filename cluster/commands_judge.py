@@ -93,7 +93,8 @@ def optimize(
     """
     from cluster.arguments import preset_overrides
     from cluster.config import load_config
-    from cluster.optimize import Order, optimize_command, targets
+    from cluster.optimize import Order, optimize_command
+    from tasks.sources import load_tasks
 
     order = Order(
         models=tuple(model or ["local"]),
@@ -108,7 +109,7 @@ def optimize(
         archive_url=archive,
     )
     chosen = load_config(config, [*preset_overrides(preset), *(overrides or [])])
-    raise typer.Exit(optimize_command(targets(target), chosen, order))
+    raise typer.Exit(optimize_command(load_tasks(target), chosen, order))
 
 
 @tasks_app.command("list")

@@ -85,10 +85,19 @@ def corpus_samples(run: Run) -> list[list[Sample]]:
         )
     if not fitting:
         raise ConfigError(f"sft.corpus: {settings.corpus}: no example scores sft.min_score or fits")
-    batches = []
+    return epoch_batches(run, fitting, 4)
+
+
+def epoch_batches(run: Run, samples: Sequence[Sample], stream: int) -> list[list[Sample]]:
+    """Batches of sft.batch, for sft.epochs epochs, each in an order of its own.
+
+    Args:
+        stream: tells these random numbers from others of the run's seed.
+    """
+    settings, batches = run.config.sft, []
     for epoch in range(settings.epochs):
-        order = np.random.default_rng([run.config.run.seed, 4, epoch]).permutation(len(fitting))
-        shuffled = [fitting[i] for i in order]
+        order = np.random.default_rng([run.config.run.seed, stream, epoch]).permutation(len(samples))
+        shuffled = [samples[i] for i in order]
         batches += [shuffled[i : i + settings.batch] for i in range(0, len(shuffled), settings.batch)]
     return batches
 

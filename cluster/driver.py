@@ -25,7 +25,7 @@ from archive.types import ArchivedTask
 from cluster.config import Config
 from cluster.interrupts import sigterm_as_interrupt
 from cluster.recording import Recorder, Recording, read_recording
-from cluster.run import PROBE_TEXT, Run, resolve_tasks
+from cluster.run import PROBE_TEXT, Run, resolve_tasks, running_reward
 from cluster.run_folder import RunFolder, RunState, open_run
 from cluster.session import Say, Session, open_session
 from tasks.types import Task
@@ -116,8 +116,12 @@ def samples(config: Config) -> bool:
     )
 
 
+def _needs_engines(mode: Mode, config: Config) -> bool:
+    return mode.starts_engines and samples(config)
+
+
 def _opener(mode: Mode, config: Config, recording: Recording | None) -> Opener:
-    if mode.starts_engines and samples(config):
+    if _needs_engines(mode, config):
         return lambda *arguments: open_session(*arguments, learns=mode.learns)
     from cluster.replay import open_local_session
 
@@ -144,7 +148,6 @@ def opened_run(
     from cluster.progress import restore
     from cluster.report import summary_table, write_report
     from cluster.tracking import Tracker
-    from learner.rewards import RunningReward
 
     warnings: list[str] = []
 
@@ -171,9 +174,7 @@ def opened_run(
                 tasks=tasks,
                 session=session,
                 tracker=tracker,
-                rewards=RunningReward.from_state(state.rewards)
-                if state.rewards
-                else RunningReward(config.learner.reward.smoothing_k),
+                rewards=running_reward(config, state),
                 probe_ids=tuple(session.tokenizer.encode(PROBE_TEXT)),
                 say=say,
                 warnings=warnings,
@@ -247,7 +248,7 @@ def _learn(run: Run, recording: Recording) -> None:
 
 
 def _starting(mode: Mode, config: Config) -> str:
-    if not (mode.starts_engines and samples(config)):
+    if not _needs_engines(mode, config):
         return "starting the learner (DeepSpeed) in this process"
     learner = " and the learner (DeepSpeed)" if mode.learns else ""
     return f"starting the judges, the rollout engine (vLLM){learner}: about a minute"

@@ -16,6 +16,7 @@ from cluster.config import Config
 from cluster.errors import ConfigError
 from cluster.evaluation import Judged, family_of, summarise
 from cluster.interrupts import sigterm_as_interrupt
+from cluster.run import refuse_doubled
 from judge.types import Status, Verdict
 from tasks.types import Task
 
@@ -53,10 +54,7 @@ def evaluate(config: Config, plan: Plan, say: Say = print) -> dict[str, Any]:
     from cluster.session import open_session
     from learner.pretrained import prepare_model
 
-    names = [task.name for task in plan.tasks]
-    doubled = sorted({name for name in names if names.count(name) > 1})
-    if doubled:
-        raise ConfigError(f"--tasks: {doubled[0]} is there twice: task names must differ")
+    refuse_doubled(plan.tasks, "--tasks")
     config = _of_evaluation(config, plan)
     try:
         plan.out.mkdir(parents=True, exist_ok=True)

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 from cluster.errors import ConfigError
 from judge.load_cpp import CppFunction, compile_command, parse_functions, summarise_errors
 from judge.settings import JudgeSettings
+from tasks.distributions import redrawn
 from tasks.loader import variant_source
 
 if TYPE_CHECKING:
@@ -189,7 +190,7 @@ def _measure_task(
             model = module["Model"](*module["get_init_inputs"]()).eval()
             mine = {i: _constructed(one, module, model) for i, one in whole.items()}
             for distribution in ("given", "shifted", "large", "ties") if shape.held_out else ("given",):
-                inputs = [_redrawn(x, distribution) for x in module["get_inputs"]()]
+                inputs = [redrawn(x, distribution) for x in module["get_inputs"]()]
                 for i, fault in zip(mine, _faults(model, list(mine.values()), inputs, settings), strict=True):
                     faults[i] = faults[i] or (f"{shape.name}, {distribution}: {fault}" if fault else "")
         good = [i for i, fault in enumerate(faults) if not fault]
@@ -240,19 +241,6 @@ def _constructed(model_new: Any, module: dict[str, Any], model: Any) -> Any:
     made = model_new(*module["get_init_inputs"]()).eval()
     made.load_state_dict(model.state_dict())
     return made
-
-
-def _redrawn(x: Any, distribution: str) -> Any:
-    """As judge/runner.py redraws inputs."""
-    import torch
-
-    if distribution == "shifted":
-        return x + 1.0
-    if distribution == "large":
-        return x * 50.0
-    if distribution == "ties":
-        return torch.where(torch.rand(x.shape) < 0.5, torch.round(x), torch.zeros_like(x))
-    return x
 
 
 def _faults(model: Any, mine: Sequence[Any], inputs: Sequence[Any], settings: JudgeSettings) -> list[str]:

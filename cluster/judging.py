@@ -12,6 +12,7 @@ from cluster.recording import UNPARSED, Answer, ExpertVerdict, Group, Stage
 from cluster.run import Run
 from judge.types import Candidate, Status, Verdict
 from search.fingerprint import fingerprint
+from search.parser import parse
 from search.types import Completion, Parsed, Prompt
 from tasks.errors import TaskError
 from tasks.experts import expert_kernels
@@ -30,6 +31,21 @@ class Asked:
     completion: Completion
     parsed: Parsed
     step: int
+
+
+def with_answers(asked: Sequence[tuple[Task, Prompt]], completions: Sequence[Completion], step: int) -> list[Asked]:
+    """What was answered to the prompts, in the order of the completions."""
+    by_prompt = {prompt.prompt_id: (task, prompt) for task, prompt in asked}
+    return [
+        Asked(
+            task=by_prompt[completion.prompt_id][0],
+            prompt=by_prompt[completion.prompt_id][1],
+            completion=completion,
+            parsed=parse(completion.text),
+            step=step,
+        )
+        for completion in completions
+    ]
 
 
 def judge_experts(run: Run) -> None:

@@ -66,13 +66,6 @@ class Order:
         return next((name for name in self.models if name != NO_MODEL and not name.startswith(OPENAI)), None)
 
 
-def targets(target: str) -> list[Task]:
-    """The tasks that an argument names, as tasks.sources has them. Raises TaskError for one that cannot be used."""
-    from tasks.sources import load_tasks
-
-    return load_tasks(target)
-
-
 def optimize_command(tasks: Sequence[Task], config: Config, order: Order) -> int:
     """Search, and write the best verified kernels; returns 0 when there is one for any task, 1 when none was faster.
 

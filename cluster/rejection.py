@@ -22,8 +22,9 @@ from actors.endpoint import UNPAID, EndpointModel
 from actors.models import POLICY, Models
 from actors.settings import EndpointSettings
 from actors.spending import Price, Spending
+from cluster.corpus import epoch_batches
 from cluster.errors import ConfigError
-from cluster.judging import Asked, groups_of, judge_step
+from cluster.judging import groups_of, judge_step, with_answers
 from cluster.recording import Answer, Group
 from cluster.run import Run, exemplar_pool
 from judge.types import Status, Verdict
@@ -105,12 +106,7 @@ def rejection_batches(run: Run, groups: Sequence[Group]) -> list[list[Sample]]:
                     group_id=group.prompt.prompt_id,
                 )
             )
-    batches = []
-    for epoch in range(settings.epochs):
-        order = np.random.default_rng([run.config.run.seed, 6, epoch]).permutation(len(samples))
-        shuffled = [samples[i] for i in order]
-        batches += [shuffled[i : i + settings.batch] for i in range(0, len(shuffled), settings.batch)]
-    return batches
+    return epoch_batches(run, samples, 6)
 
 
 def _wave(run: Run, attempts: Iterable[Attempts]) -> list[tuple[Task, Prompt]]:
@@ -194,17 +190,7 @@ def _with_tokens(run: Run, prompt: Prompt, completion: Completion) -> Completion
 
 def _judged(run: Run, asked: Sequence[tuple[Task, Prompt]], completions: Sequence[Completion]) -> list[Group]:
     """A group for each prompt. An answer that never came is a judge_error: it says nothing of its model."""
-    by_prompt = {prompt.prompt_id: (task, prompt) for task, prompt in asked}
-    works = [
-        Asked(
-            task=by_prompt[completion.prompt_id][0],
-            prompt=by_prompt[completion.prompt_id][1],
-            completion=completion,
-            parsed=parse(completion.text),
-            step=0,
-        )
-        for completion in completions
-    ]
+    works = with_answers(asked, completions, step=0)
     came = [work for work in works if work.completion.text]
     groups = groups_of(run, "sft", came, judge_step(run, came))
     for work in works:

@@ -33,6 +33,7 @@ from cluster.driver import Mode, Opener, before_contrast, mark_finished, opened_
 from cluster.errors import ConfigError
 from cluster.run import Run, resolve_tasks
 from cluster.run_folder import open_run
+from cluster.session import bundles_of
 
 PROGRESS = "warpsmith_algorithm.json"
 """In a checkpoint, beside the run's own files: which configuration, and how many iterations."""
@@ -72,14 +73,13 @@ class WarpsmithAlgorithm(Algorithm):
 
     @classmethod
     def default_resource_request(cls, config: Any) -> PlacementGroupFactory:
-        """Half a CPU for the trial's own process and for each actor, with the GPUs of those that have any.
+        """Half a CPU for the trial's own process, and what the run's members ask for.
 
         A bundle each: the first one is the trial's alone, and its actors are placed in the others.
         """
         ours = resolve(_get(config, "preset"), _get(config, "overrides"))
-        engine = {"CPU": 0.5} | ({"GPU": ours.rollout.gpus} if ours.rollout.gpus else {})
-        others = [{"CPU": 0.5}] * (ours.evaluators.actors + 1)
-        return PlacementGroupFactory([{"CPU": 0.5}, *[engine] * ours.rollout.actors, *others])
+        members = [dict(part.resources) for part in bundles_of(ours, learns=True) for _ in range(part.count)]
+        return PlacementGroupFactory([{"CPU": 0.5}, *members])
 
     def setup(self, config: Any) -> None:
         """Checks the configuration; engines are started by the first iteration. Raises ConfigError."""
@@ -148,10 +148,7 @@ class WarpsmithAlgorithm(Algorithm):
         Raises ConfigError when there is none.
         """
         source = Path(path)
-        try:
-            progress = json.loads((source / PROGRESS).read_text())
-        except (OSError, ValueError):
-            raise ConfigError(f"{source}: no checkpoint of warpsmith's: {PROGRESS} is missing or damaged") from None
+        progress = _read_progress(source)
         state = json.loads((source / "run" / "state.json").read_text())
         if state["finished"] and state["step"] >= self._ours.run.steps:
             raise ConfigError(f"{source}: its run has done all of run.steps = {self._ours.run.steps}: raise it")
@@ -168,10 +165,7 @@ class WarpsmithAlgorithm(Algorithm):
     @classmethod
     def from_checkpoint(cls, path: str | Path, **_: Any) -> WarpsmithAlgorithm:
         """An algorithm that goes on from what ``save_to_path`` wrote, in a folder of its own."""
-        try:
-            progress = json.loads((Path(path) / PROGRESS).read_text())
-        except (OSError, ValueError):
-            raise ConfigError(f"{path}: no checkpoint of warpsmith's: {PROGRESS} is missing or damaged") from None
+        progress = _read_progress(Path(path))
         overrides = {key: value for key, value in progress["overrides"].items() if key != "run.folder"}
         config = cls.get_default_config().warpsmith(progress["preset"], overrides)
         algorithm = cls(config)
@@ -223,6 +217,14 @@ def numbers(line: Mapping[str, Any], prefix: tuple[str, ...] = ()) -> Iterator[t
 def checkpoint_of(result: Any) -> Path | None:
     """Folder of a Tune result's last checkpoint; None without one."""
     return Path(result.checkpoint.path) if result.checkpoint is not None else None
+
+
+def _read_progress(folder: Path) -> dict[str, Any]:
+    try:
+        progress: dict[str, Any] = json.loads((folder / PROGRESS).read_text())
+    except (OSError, ValueError):
+        raise ConfigError(f"{folder}: no checkpoint of warpsmith's: {PROGRESS} is missing or damaged") from None
+    return progress
 
 
 def _toml(value: Any) -> str:

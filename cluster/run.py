@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -60,6 +62,15 @@ class Run:
         return taken
 
 
+def running_reward(config: Config, state: RunState) -> RunningReward:
+    """The statistics of rewards as the manifest has them, or fresh ones."""
+    from learner.rewards import RunningReward
+
+    if not state.rewards:
+        return RunningReward(config.learner.reward.smoothing_k)
+    return RunningReward.from_state(state.rewards)
+
+
 def resolve_tasks(config: Config) -> tuple[Task, ...]:
     """The run's tasks in order. Raises TaskError or ConfigError."""
     backend, device = config.search.backend, config.judge.device
@@ -71,11 +82,15 @@ def resolve_tasks(config: Config) -> tuple[Task, ...]:
     if not config.judge.timed:
         raise ConfigError("judge.timed is false: a run learns from speedups; set it for `warpsmith evaluate` only")
     tasks = tuple(task for name in config.tasks.names or [SUITE_NAME] for task in load_tasks(name))
-    names = [task.name for task in tasks]
-    doubled = sorted({name for name in names if names.count(name) > 1})
-    if doubled:
-        raise ConfigError(f"tasks.names: {doubled[0]} is there twice: task names must differ")
+    refuse_doubled(tasks, "tasks.names")
     return tasks
+
+
+def refuse_doubled(tasks: Sequence[Task], where: str) -> None:
+    """Raises ConfigError, with the key or option that named them, when two tasks have one name."""
+    doubled = sorted(name for name, count in Counter(task.name for task in tasks).items() if count > 1)
+    if doubled:
+        raise ConfigError(f"{where}: {doubled[0]} is there twice: task names must differ")
 
 
 def tasks_of_step(tasks: tuple[Task, ...], step: int, count: int, seed: int) -> list[Task]:

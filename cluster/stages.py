@@ -15,7 +15,7 @@ import numpy as np
 from actors.types import SyncReport
 from cluster.batches import batch_hash, samples_of, score_groups
 from cluster.corpus import corpus_samples
-from cluster.judging import COPY, Asked, groups_of, judge_step
+from cluster.judging import COPY, groups_of, judge_step, with_answers
 from cluster.progress import commit, probe_metrics, sync
 from cluster.recording import Group, Stage
 from cluster.rejection import rejection_batches, sample_by_rejection
@@ -158,7 +158,7 @@ def collect(run: Run, stage: Stage, step: int) -> Collected:
     with clocked(seconds, "rollout"):
         completions = run.session.the_rollout.generate([prompt for _, prompt in asked_tasks])
     _say_rollout(run, completions, seconds["rollout"])
-    asked = _parsed(asked_tasks, completions, step if stage == "contrastive" else 0)
+    asked = with_answers(asked_tasks, completions, step if stage == "contrastive" else 0)
     with clocked(seconds, "judge"):
         records = judge_step(run, asked)
     groups = groups_of(run, stage, asked, records)
@@ -196,26 +196,12 @@ def _later_turn(run: Run, before: Sequence[Group], turn: int, seconds: dict[str,
         return []
     with clocked(seconds, "rollout"):
         completions = run.session.the_rollout.generate([prompt for _, prompt in asked_tasks])
-    asked = _parsed(asked_tasks, completions, before[0].step)
+    asked = with_answers(asked_tasks, completions, before[0].step)
     with clocked(seconds, "judge"):
         records = judge_step(run, asked)
     return [
         replace(group, turn=turn, root=places[group.prompt.prompt_id][0], trajectory=places[group.prompt.prompt_id][1])
         for group in groups_of(run, "contrastive", asked, records)
-    ]
-
-
-def _parsed(asked: Sequence[tuple[Task, Prompt]], completions: Sequence[Completion], step: int) -> list[Asked]:
-    by_prompt = {prompt.prompt_id: (task, prompt) for task, prompt in asked}
-    return [
-        Asked(
-            task=by_prompt[completion.prompt_id][0],
-            prompt=by_prompt[completion.prompt_id][1],
-            completion=completion,
-            parsed=parse(completion.text),
-            step=step,
-        )
-        for completion in completions
     ]
 
 

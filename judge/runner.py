@@ -29,7 +29,9 @@ from judge.gradients import GradientError, WithGradients, draw_upstream
 from judge.guards import Guards
 from judge.memory import NUMPY_TYPES
 from judge.operations import OperationCounter
+from tasks.distributions import redrawn
 from tasks.loader import variant_source
+from tasks.types import DISTRIBUTIONS
 
 MAX_OUTPUTS = 64
 _FOREIGN = "<foreign>"
@@ -292,17 +294,9 @@ def _seed(seed: int) -> None:
 
 
 def _redraw(x: torch.Tensor, distribution: str, generator: torch.Generator) -> torch.Tensor:
-    """The other distributions (tasks.types.DISTRIBUTIONS) of a floating input; others are left as they are."""
-    if not x.is_floating_point() or distribution == "given":
-        return x
-    if distribution == "shifted":
-        return x + 1.0
-    if distribution == "large":
-        return x * 50.0
-    if distribution == "ties":
-        keep = torch.rand(x.shape, generator=generator) < 0.5
-        return torch.where(keep, torch.round(x), torch.zeros_like(x))
-    raise wire.WireError(f"no distribution {distribution}")
+    if distribution not in DISTRIBUTIONS:
+        raise wire.WireError(f"no distribution {distribution}")
+    return redrawn(x, distribution, generator)
 
 
 def _map_floats(value: Any, change: Any) -> Any:

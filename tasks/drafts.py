@@ -20,7 +20,6 @@ from tasks.errors import TaskError
 
 SAMPLES = ("sample_inputs", "example_inputs", "inputs")
 INIT_SAMPLES = ("init_inputs", "init_arguments")
-_FORMS = ("get_inputs", "get_init_inputs")
 _FORM = "sample_inputs = [torch.randn(256, 512), ...]"
 
 

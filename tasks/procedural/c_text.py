@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tasks.procedural.graph import ROW, Node, nodes
+from tasks.procedural.graph import ROW, Node
 from tasks.procedural.operators import LOW, OPERATORS
 
 VARIABLES = ("v", "w", "p", "q", "e", "g2", "v2", "w2", "p2", "q2", "e2", "v3", "w3", "p3", "q3", "e3")
@@ -70,11 +70,6 @@ def statements(
             lines.append(f"float {name} = {expression};")
         texts[node] = name
     return Lines(lines=tuple(lines), results=tuple(texts[target] for target in targets))
-
-
-def uses_fexp(targets: Sequence[Node]) -> bool:
-    """Whether the fast text of any operator below the targets calls fexp."""
-    return any("fexp" in _operator_texts(node)[1] for node in nodes(tuple(targets)))
 
 
 def row_numbers(targets: Sequence[Node], leaves: Mapping[Node, str]) -> list[Node]:

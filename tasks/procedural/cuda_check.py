@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tasks.distributions import redrawn
 from tasks.loader import variant_source
 from tasks.procedural.cuda_kernels import cuda_kernels
 from tasks.procedural.generate import GeneratedTask
@@ -103,15 +104,6 @@ def run(source: str) -> dict[str, Any]:
 def outputs_of(result: Any) -> list[Any]:
     """The tensors of a forward's result."""
     return list(result) if isinstance(result, tuple | list) else [result]
-
-
-def redrawn(x: Any, distribution: str) -> Any:
-    """The judge's distributions (tasks/types.py)."""
-    import torch
-
-    if distribution == "ties":
-        return x.round().masked_fill(torch.rand_like(x) < 0.5, 0)
-    return {"given": x, "shifted": x + 1, "large": x * 50}[distribution]
 
 
 @dataclass(frozen=True, kw_only=True)

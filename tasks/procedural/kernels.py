@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tasks.procedural.c_text import VARIABLES, row_numbers, statements
-from tasks.procedural.graph import COL, FULL, RIGHT, ROW, TURNED, Graph, Node, nodes
-from tasks.procedural.lower import REDUCTIONS, RowPlan
+from tasks.procedural.c_text import statements
+from tasks.procedural.graph import COL, FULL, RIGHT, ROW, TURNED, Graph, Node
+from tasks.procedural.lower import RowPlan
 
 HOISTED = ("k", "k2", "k3", "k4", "k5", "k6")
 """Variables that are the same for a whole row."""
@@ -128,65 +128,9 @@ def call(node: Node, at: Mapping[str, str]) -> str:
     return texts[node] if node.op == "input" else f"f({', '.join(texts[i] for i in inputs)})"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Pass:
-    """One way along a row, as lines of C."""
-
-    before: tuple[str, ...]
-    """Numbers of the row, and accumulators."""
-    body: tuple[str, ...]
-    """For one element; the value of the cut is in ``v``."""
-    accumulators: tuple[tuple[str, str], ...]
-    """(reduction, variable), to be combined afterwards where several threads share a row."""
-    after: tuple[str, ...]
-    """Of the last pass: outputs of one number a row, as ``out[row] = k``."""
-
-
-def row_passes(graph: Graph, plan: RowPlan, at: Mapping[str, str], *, fast: bool = False) -> list[Pass]:
-    """The passes over a row; the last one writes the outputs."""
-    leaves: dict[Node, str] = {plan.cut: "v", **loads(graph.inputs, at)}
-    leaves[plan.cut] = "v"
-    hoisted, counts = iter(HOISTED), dict.fromkeys(REDUCTIONS, 0)
-    made = []
-    for reductions in plan.passes:
-        before, leaves = _hoist([node.args[0] for node in reductions], leaves, hoisted, fast)
-        body = statements([node.args[0] for node in reductions], leaves, fast=fast, names=VARIABLES[1:])
-        accumulators = []
-        lines = list(body.lines)
-        for node, value in zip(reductions, body.results, strict=True):
-            counts[node.op] += 1
-            name = node.op[0] + ("" if counts[node.op] == 1 else str(counts[node.op]))
-            name = {"m": "m"}.get(name, name) if node.op != "min" else name.replace("m", "low")
-            accumulators.append((node.op, name))
-            before.append(f"float {name} = {REDUCTIONS[node.op]};")
-            lines.append(accumulate(node.op, name, value))
-            leaves = {**leaves, node: name}
-        made.append(Pass(before=tuple(before), body=tuple(lines), accumulators=tuple(accumulators), after=()))
-    before, leaves = _hoist(plan.outputs, leaves, hoisted, fast)
-    full = [(name, node) for name, node in zip(OUTPUTS, plan.outputs, strict=False) if node.shape == FULL]
-    body = statements([node for _, node in full], leaves, fast=fast, names=VARIABLES[1:])
-    stores = [f"{name}[{at[FULL]}] = {value};" for (name, _), value in zip(full, body.results, strict=True)]
-    after = [
-        f"{name}[{at[ROW]}] = {leaves[node]};"
-        for name, node in zip(OUTPUTS, plan.outputs, strict=False)
-        if node.shape == ROW
-    ]
-    made.append(Pass(before=tuple(before), body=(*body.lines, *stores), accumulators=(), after=tuple(after)))
-    return made
-
-
 def accumulate(reduction: str, name: str, value: str) -> str:
     """The statement that takes one more value in."""
     return f"{name} += {value};" if reduction == "sum" else f"{name} = f{reduction}f({name}, {value});"
-
-
-def _hoist(
-    targets: Sequence[Node], leaves: dict[Node, str], names: object, fast: bool
-) -> tuple[list[str], dict[Node, str]]:
-    numbers = row_numbers(targets, leaves)
-    assert hasattr(names, "__next__")
-    body = statements(numbers, leaves, fast=fast, names=[next(names) for _ in range(min(len(numbers) + 2, 3))])
-    return list(body.lines), {**leaves, **dict(zip(numbers, body.results, strict=True))}
 
 
 def reads_cut(plan: RowPlan, lines: Sequence[str]) -> bool:
@@ -197,8 +141,3 @@ def reads_cut(plan: RowPlan, lines: Sequence[str]) -> bool:
 def _has_word(line: str, word: str) -> bool:
     padded = "".join(character if character.isalnum() or character == "_" else " " for character in line)
     return word in padded.split()
-
-
-def number_of_operations(graph: Graph) -> int:
-    """Elementwise operators and reductions: roughly the work for an element."""
-    return sum(node.op != "input" for node in nodes(graph.outputs))

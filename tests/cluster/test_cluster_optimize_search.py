@@ -25,7 +25,7 @@ from cluster.arguments import preset_overrides
 from cluster.cli import run
 from cluster.config import load_config
 from cluster.errors import ConfigError
-from cluster.optimize import Order, _check, _place, _price, targets
+from cluster.optimize import Order, _check, _place, _price
 from cluster.optimize_report import progress_chart, render_search
 from cluster.optimize_view import View
 from judge.types import Status, Verdict
@@ -35,6 +35,7 @@ from serving.optimizer import OptimizeResult
 from tasks.errors import TaskError
 from tasks.experts import expert_kernels
 from tasks.loader import suite_task
+from tasks.sources import load_tasks
 
 ROOT = Path(__file__).parents[2]
 WARPSMITH = Path(sys.executable).with_name("warpsmith")
@@ -89,11 +90,11 @@ def test_a_folder_is_all_task_files_in_it(tmp_path: Path) -> None:
     (tmp_path / "one.py").write_text(SOURCE)
     (tmp_path / "sub" / "two.py").write_text(SOURCE + "\n# another\n")
     (tmp_path / "setup.py").write_text("print('no task')\n")
-    assert [Path(task.path or "").name for task in targets(str(tmp_path))] == ["one.py", "two.py"]
-    assert [task.name for task in targets("softmax")] == ["softmax"]
+    assert [Path(task.path or "").name for task in load_tasks(str(tmp_path))] == ["one.py", "two.py"]
+    assert [task.name for task in load_tasks("softmax")] == ["softmax"]
     (tmp_path / "empty").mkdir()
     with pytest.raises(TaskError, match="holds no task file"):
-        targets(str(tmp_path / "empty"))
+        load_tasks(str(tmp_path / "empty"))
 
 
 @pytest.mark.parametrize(
