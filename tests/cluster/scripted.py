@@ -55,7 +55,7 @@ def overrides_in(folder: Path, *overrides: str) -> list[str]:
 
 
 class ScriptedEngine:
-    """Answers from the experts' kernels, chosen and altered by a hash of the prompt and of the weights it holds."""
+    """Answers named after the experts' kernels, chosen and altered by a hash of the prompt and of its weights."""
 
     def __init__(self, tokenizer: Any, group_size: int, stop_at: str = "") -> None:
         self._tokenizer, self._size, self._stop_at = tokenizer, group_size, stop_at
@@ -85,7 +85,9 @@ class ScriptedEngine:
         seed = hashlib.sha256(f"{prompt.messages}{index}{self._version.sha256}".encode()).digest()
         kernels = expert_kernels(prompt.task_name)
         kernel = kernels[seed[0] % len(kernels)]
-        text = expert_completion(f"{kernel.code}MARK = {seed[1]}\n", "By memory.") if seed[2] % 4 else "I cannot."
+        # Short ones: of a tiny model's update nearly all the time is the vocabulary's logits of each token here.
+        code = f"class ModelNew:\n    OF = '{prompt.task_name} {kernel.quality}'\n    MARK = {seed[1]}\n"
+        text = expert_completion(code, "By memory.") if seed[2] % 4 else "I cannot."
         ids = self._tokenizer.encode(text, add_special_tokens=False)
         chat = self._tokenizer.apply_chat_template(list(prompt.messages), add_generation_prompt=True, return_dict=True)
         return Completion(

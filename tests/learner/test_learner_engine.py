@@ -20,6 +20,8 @@ from learner.settings import LearnerSettings, LoraSettings
 
 pytestmark = pytest.mark.slow
 
+# Each spends half a minute on starting processes, and what it asks is between what its siblings in CI ask.
+NIGHTLY = pytest.mark.nightly
 BASE = LearnerSettings(lr=1e-2, lora=LoraSettings(rank=4, alpha=8.0), micro_batch_tokens=128, threads=1)
 
 
@@ -285,7 +287,7 @@ def _result(process: subprocess.Popen) -> dict:
     "changes",
     [
         {},
-        {"dtype": "bfloat16", "epochs": 2},
+        pytest.param({"dtype": "bfloat16", "epochs": 2}, marks=NIGHTLY),
         {"lora": LoraSettings(rank=0), "zero_stage": 2},
     ],
     ids=["lora-fp32", "lora-bf16-two-epochs", "full-fp32-zero2"],
@@ -346,10 +348,10 @@ def _odd_batches(make_samples) -> list[list[dict]]:
     "changes",
     [
         {},
-        {"zero_stage": 2},
-        {"lora": LoraSettings(rank=0), "zero_stage": 1, "lr": 1e-4},
+        pytest.param({"zero_stage": 2}, marks=NIGHTLY),
+        pytest.param({"lora": LoraSettings(rank=0), "zero_stage": 1, "lr": 1e-4}, marks=NIGHTLY),
         {"lora": LoraSettings(rank=0), "zero_stage": 2, "lr": 1e-4},
-        {"ratio_level": "sequence", "epochs": 2},
+        pytest.param({"ratio_level": "sequence", "epochs": 2}, marks=NIGHTLY),
         {"offload": "optimizer", "zero_stage": 2},
     ],
     ids=["lora", "lora-zero2", "full", "full-zero2", "sequence-two-epochs", "lora-zero2-offload"],
@@ -371,7 +373,7 @@ def test_two_ranks_give_the_weights_of_one(tiny_dir, tmp_path, make_samples, cha
 
 @pytest.mark.parametrize(
     "changes",
-    [{}, {"lora": LoraSettings(rank=0), "lr": 1e-4}, {"offload": "all"}],
+    [pytest.param({}, marks=NIGHTLY), {"lora": LoraSettings(rank=0), "lr": 1e-4}, {"offload": "all"}],
     ids=["lora", "full", "lora-offload"],
 )
 def test_two_ranks_with_partitioned_weights_learn_what_one_learns(tiny_dir, tmp_path, make_samples, changes):
@@ -390,7 +392,7 @@ def test_two_ranks_with_partitioned_weights_learn_what_one_learns(tiny_dir, tmp_
     assert first["metrics"][1]["tokens"] == alone["metrics"][1]["tokens"]
 
 
-@pytest.mark.parametrize("stage", [1, 2, 3])
+@pytest.mark.parametrize("stage", [1, pytest.param(2, marks=NIGHTLY), 3])
 def test_two_ranks_resume_bit_for_bit(tiny_dir, tmp_path, make_samples, stage):
     batches = _odd_batches(make_samples)
     job = {"model": str(tiny_dir), "settings": BASE.model_copy(update={"zero_stage": stage}).model_dump(mode="json")}
