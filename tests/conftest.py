@@ -35,6 +35,19 @@ LONGEST = (
 )
 # Rooms whose tests start Ray: one worker runs them all, since two clusters on two cores starve each other's agents.
 WITH_RAY = ("actors", "chaos", "cluster", "serving")
+# Their longer files that do not: the judge and the learner in the test's own process, or a front over scripted parts.
+WITHOUT_RAY = (
+    "test_actors_endpoint",
+    "test_cluster_audit",
+    "test_cluster_cli",
+    "test_cluster_comeback",
+    "test_cluster_rejection",
+    "test_cluster_replay",
+    "test_cluster_sft_only",
+    "test_serving_front",
+    "test_serving_jobs",
+    "test_serving_page",
+)
 
 
 def _in_line(item: pytest.Item) -> int:
@@ -44,7 +57,8 @@ def _in_line(item: pytest.Item) -> int:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=_in_line)  # stable: otherwise as they were
     for item in items:
-        group = "ray" if item.path.parent.name in WITH_RAY else item.path.stem
+        with_ray = item.path.parent.name in WITH_RAY and item.path.stem not in WITHOUT_RAY
+        group = "ray" if with_ray else item.path.stem
         item.add_marker(pytest.mark.xdist_group(group))
     marked = [item for item in items if item.get_closest_marker("gpu")]
     if marked and (reason := _gpu_missing()):
