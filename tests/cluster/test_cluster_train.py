@@ -141,19 +141,27 @@ def test_a_run_completes_although_a_judge_is_killed_and_its_weights_really_chang
     assert again.wait() == 130
 
 
+MOMENTS = {
+    signal.SIGKILL: r"judging 4 expert kernels",
+    signal.SIGINT: r"(?m)^  2/\d ",
+    signal.SIGTERM: r"mean reward",
+}
+
+
+@pytest.mark.parametrize(
+    "signals",
+    [(signal.SIGKILL, signal.SIGTERM), pytest.param(tuple(MOMENTS), marks=pytest.mark.nightly)],
+    ids=["killed-ended", "killed-interrupted-ended"],
+)
 def test_a_stream_ended_at_any_moment_leaves_no_process_loses_nothing_and_goes_on(
-    start: Callable[..., Train], tmp_path: Path
+    start: Callable[..., Train], tmp_path: Path, signals: tuple[signal.Signals, ...]
 ) -> None:
     """One run that is killed when the judges begin, interrupted among them, ended in the stream, and then completed."""
     options = (f"tasks.names={json.dumps(_two_tasks())}", "run.max_staleness=1", "learner.keep_versions=3")
     kept: set[str] = set()
-    for number, moment in (
-        (signal.SIGKILL, r"judging 4 expert kernels"),
-        (signal.SIGINT, r"(?m)^  2/\d "),
-        (signal.SIGTERM, r"mean reward"),
-    ):
+    for number in signals:
         train = start(*options, "run.steps=3")
-        train.wait_for(moment)
+        train.wait_for(MOMENTS[number])
         ours = descendants(train.process.pid)
         assert len(ours) > 5
         train.process.send_signal(number)
