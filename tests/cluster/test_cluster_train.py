@@ -193,5 +193,6 @@ def test_a_stream_ended_at_any_moment_leaves_no_process_loses_nothing_and_goes_o
 
 
 def _two_tasks() -> list[str]:
-
-    return ["gelu", "logsumexp"]  # small ones, whichever others the suite has
+    """Small ones, and no kernel of theirs is near the 3x above which the judge measures again: on a busy machine it may
+    then refuse what is correct."""
+    return ["gelu", "softmax"]
