@@ -1,4 +1,7 @@
-"""The service for real: Ray Serve, vLLM with a tiny random policy, the judge. One server for all tests of this file."""
+"""The service for real: Ray Serve, vLLM with a tiny random policy, the judge.
+
+One server for all tests of this file; the last ones kill it and end the one that is started after it.
+"""
 
 from __future__ import annotations
 
@@ -277,31 +280,6 @@ def test_new_weights_come_in_without_a_failed_request(server: Server, tmp_path: 
     assert set(answers) == {("policy-0", old), ("policy-9", new)}  # no answer is half of each, and none is missing
 
 
-def test_jobs_and_weights_survive_a_killed_server(tmp_path: Path) -> None:
-    with serving(tmp_path, "first") as first:
-        path = "/v1/jobs/" + first.call("/v1/optimize", {"task_name": "softmax", "max_candidates": 6})[1]["id"]
-        waiting = "/v1/jobs/" + first.call("/v1/optimize", {"task_name": "gelu", "max_candidates": 1})[1]["id"]
-        end = time.monotonic() + 120
-        while first.call(path)[1]["asked"] == 0 and time.monotonic() < end:
-            time.sleep(0.05)
-        assert first.call(path)[1]["state"] == "running"
-        kill(family_of(first.process.pid))
-    archive = Archive(str(first.archive))
-    before = {record.record_id for record in archive.records()}
-    assert before
-    with serving(tmp_path, "second") as second:
-        end = time.monotonic() + 240
-        while (done := second.call(waiting)[1])["state"] != "done" and time.monotonic() < end:
-            time.sleep(0.2)
-        assert done["state"] == "done", done
-        done = second.call(path)[1]
-        assert (done["state"], done["attempts"], done["result"]["asked"]) == ("done", 2, 6)
-    records = archive.records()
-    archive.close()
-    assert before <= {record.record_id for record in records}
-    assert sum(record.source == "policy" for record in records) in range(6, 10)  # of a round cut off, the judged stay
-
-
 def test_a_second_server_on_the_port_says_so_in_one_line(server: Server) -> None:
     done = subprocess.run(
         [WARPSMITH, "serve", "--port", str(server.port)], capture_output=True, text=True, timeout=60, cwd=ROOT
@@ -311,8 +289,63 @@ def test_a_second_server_on_the_port_says_so_in_one_line(server: Server) -> None
     assert line == f"warpsmith: port {server.port} on 127.0.0.1: Address already in use: choose another with --port"
 
 
-def test_ctrl_c_ends_it_and_leaves_nothing(server: Server) -> None:
-    """The last test: it ends the server of this file."""
+@dataclass
+class Killed:
+    """What a killed server was doing, and the server that was started in its folder."""
+
+    job: str
+    waiting: str
+    earlier: set[str]
+    """Records from before the two jobs."""
+    before: set[str]
+    """Records that the kill found, without those."""
+    policy_version: int
+    second: Server
+
+
+@pytest.fixture(scope="module")
+def killed(server: Server) -> Iterator[Killed]:
+    """Ends the server of this file in the middle of a job: only the last tests may ask for it."""
+    earlier = set(_records(server))
+    job = "/v1/jobs/" + server.call("/v1/optimize", {"task_name": "softmax", "max_candidates": 6})[1]["id"]
+    waiting = "/v1/jobs/" + server.call("/v1/optimize", {"task_name": "gelu", "max_candidates": 1})[1]["id"]
+    end = time.monotonic() + 120
+    while server.call(job)[1]["asked"] == 0 and time.monotonic() < end:
+        time.sleep(0.05)
+    assert server.call(job)[1]["state"] == "running"
+    version = server.call("/healthz")[1]["policy_version"]
+    kill(family_of(server.process.pid))
+    before = set(_records(server)) - earlier
+    with serving(server.archive.parents[1], "second") as second:
+        yield Killed(job, waiting, earlier, before, version, second)
+
+
+def _records(server: Server) -> dict[str, str]:
+    """Record -> who wrote it."""
+    archive = Archive(str(server.archive))
+    found = {record.record_id: record.source for record in archive.records()}
+    archive.close()
+    return found
+
+
+def test_jobs_and_weights_survive_a_killed_server(killed: Killed) -> None:
+    assert killed.before
+    second = killed.second
+    end = time.monotonic() + 240
+    while (done := second.call(killed.waiting)[1])["state"] != "done" and time.monotonic() < end:
+        time.sleep(0.2)
+    assert done["state"] == "done", done
+    done = second.call(killed.job)[1]
+    assert (done["state"], done["attempts"], done["result"]["asked"]) == ("done", 2, 6)
+    assert second.call("/healthz")[1]["policy_version"] == killed.policy_version
+    records = {one: source for one, source in _records(second).items() if one not in killed.earlier}
+    assert killed.before <= set(records)
+    assert list(records.values()).count("policy") in range(6, 10)  # of a round cut off, the judged stay
+
+
+def test_ctrl_c_ends_it_and_leaves_nothing(killed: Killed) -> None:
+    """The last test: it ends the last server of this file."""
+    server = killed.second
     family = psutil.Process(server.process.pid).children(recursive=True)
     assert len(family) > 5
     server.process.send_signal(signal.SIGINT)
