@@ -14,8 +14,8 @@ test test-all test-fast: export PYTHONDONTWRITEBYTECODE =
 
 help:
 	@echo 'make run        contrastive RL on this machine, end to end, about 14 minutes; ends with a table and a report'
-	@echo 'make test       every test that CI runs, as far as this machine can run them'
-	@echo 'make test-all   those marked nightly too'
+	@echo 'make test       every test that CI runs, as far as this machine can run them, some 20 minutes on 2 cores'
+	@echo 'make test-all   those marked nightly too: endurance, and variants whose siblings CI runs'
 	@echo 'make test-fast  the tests that take seconds'
 	@echo 'make lint       ruff and mypy'
 	@echo 'make docs       the documentation site, strictly, into site-docs/'

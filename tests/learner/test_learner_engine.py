@@ -373,7 +373,11 @@ def test_two_ranks_give_the_weights_of_one(tiny_dir, tmp_path, make_samples, cha
 
 @pytest.mark.parametrize(
     "changes",
-    [pytest.param({}, marks=NIGHTLY), {"lora": LoraSettings(rank=0), "lr": 1e-4}, {"offload": "all"}],
+    [
+        pytest.param({}, marks=NIGHTLY),
+        pytest.param({"lora": LoraSettings(rank=0), "lr": 1e-4}, marks=NIGHTLY),
+        {"offload": "all"},
+    ],
     ids=["lora", "full", "lora-offload"],
 )
 def test_two_ranks_with_partitioned_weights_learn_what_one_learns(tiny_dir, tmp_path, make_samples, changes):
