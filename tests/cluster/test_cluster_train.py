@@ -34,6 +34,7 @@ OVERRIDES = [
     "judge.pairs=3",
     "judge.calls=4",
     "learner.lr=1e-2",
+    "learner.sft_lr=1e-2",
     "learner.lora.rank=4",
 ]
 
