@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -51,6 +54,17 @@ def test_an_extension_with_torchs_headers_is_built_once_and_judged() -> None:
         again = judge.judge(load_task("squared_relu"), Candidate(code=INLINE))
         assert again.is_correct and again.phase_seconds["compile"] < 1.0 < verdict.phase_seconds["compile"]
         assert time.monotonic() - began < 60
+
+
+def test_triton_hashes_the_same_platform_in_both_jails(tmp_path: Path) -> None:
+    # Its launcher's key holds platform.architecture(), which differs where the command `file` cannot be started.
+    def seen(by: str, path: str) -> bytes:
+        code = f"import pathlib, platform, judge.extension_builds as e; e.{by}(pathlib.Path({str(tmp_path)!r})); "
+        code += "print(platform.machine(), platform.system(), platform.architecture())"
+        environment = {**os.environ, "PATH": path}
+        return subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, check=True).stdout
+
+    assert seen("record_into", os.environ["PATH"]) == seen("load_from", "/nowhere")
 
 
 def test_only_candidates_that_speak_of_them_go_through_the_builder() -> None:
