@@ -136,7 +136,7 @@ class Judge:
             _require_gpu()
         self._lease = Lease(self.settings.exclusive_timing)
         self._start()
-        self._hardware = _hardware(self.settings, self._zygote.cores)
+        self._hardware = _hardware(self.settings, self._zygote.cores.numbers)
 
     def _start(self) -> None:
         self._zygote = Zygote(self.settings)

@@ -22,6 +22,7 @@ from functools import partial
 from pathlib import Path
 
 from judge import wire
+from judge.cores import Cores
 from judge.errors import JudgeError, SandboxError
 from judge.jail import REQUIRED, SCRATCH, holds_capabilities
 from judge.memory import Array, read_tensor
@@ -57,6 +58,7 @@ class Zygote:
 
     def __init__(self, settings: JudgeSettings) -> None:
         self.settings = settings
+        self.cores = Cores(settings.threads)
         self.folder, self._folder_lock = _make_folder()
         for name, mode in (("root", 0o755), ("build", 0o711), ("artifacts", 0o711)):
             (self.folder / name).mkdir()
@@ -125,7 +127,7 @@ class Zygote:
         order = {
             "judge_pid": os.getpid(),
             "own_uid": holds_capabilities(),
-            "cores": self.cores,
+            "cores": self.cores.numbers,
             "threads": self.settings.threads,
             "root": str(self.folder / "root"),
             "device": self.settings.device,
@@ -145,11 +147,6 @@ class Zygote:
             log = (self.folder / "zygote.log").read_text(errors="replace").strip().splitlines()
             raise JudgeError(f"the judge's zygote did not start: {log[-1] if log else 'no answer in 60 s'}")
         self._control.settimeout(_START_SECONDS)
-
-    @property
-    def cores(self) -> list[int]:
-        """The highest-numbered cores that this process may use: the lowest ones serve interrupts and everybody else."""
-        return sorted(os.sched_getaffinity(0))[-self.settings.threads :]
 
     def _readable(self) -> list[Path]:
         packages = [Path(entry) for entry in sys.path if entry.endswith(("site-packages", "dist-packages"))]
@@ -219,6 +216,7 @@ class Zygote:
             self._process.kill()
             self._process.wait()
         self._release.set()
+        self.cores.release()
         shutil.rmtree(self.folder, ignore_errors=True)
         with contextlib.suppress(OSError):
             os.close(self._folder_lock)
