@@ -2,40 +2,44 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
-import socket
+from io import TextIOWrapper
+from pathlib import Path
+
+from judge.errors import JudgeError
+from judge.lease import folder_of_this_user
 
 
 class Cores:
-    """Claims the highest-numbered cores that this process may use and no other judge of this machine holds: the lowest
-    ones serve interrupts and everybody else. Where too few are free it shares the highest.
+    """Claims the highest-numbered cores that this process may use and no other judge of this user holds: the lowest
+    ones serve interrupts and everybody else. Where too few are free, or the folder of locks is another user's (which
+    the timing lease complains of, unless it is switched off), it shares the highest.
 
     Judges that all took the same core would verify one after the other, and a compiler that shares it with a dozen
-    others runs into its deadline. A claim is a socket in Linux's abstract namespace, which ends with its process.
-
-    Args:
-        count: how many.
-        among: who claims; others do not count.
+    others runs into its deadline. A claim is a lock beside those of the timing lease, and ends with its holder too.
     """
 
-    def __init__(self, count: int, among: str = "warpsmith-judge") -> None:
-        self._among = among
+    def __init__(self, count: int, folder: Path | None = None) -> None:
         allowed = sorted(os.sched_getaffinity(0), reverse=True)
-        self._claims: list[socket.socket] = []
+        self._claims: list[TextIOWrapper] = []
         mine: list[int] = []
-        for core in allowed:
-            if len(mine) < count and self._claim(core):
-                mine.append(core)
+        with contextlib.suppress(JudgeError):
+            locks = folder or folder_of_this_user()
+            for core in allowed:
+                if len(mine) < count and self._claim(locks / f"core-{core}.lock"):
+                    mine.append(core)
         if len(mine) < count:
             self.release()
             mine = allowed[:count]
         self.numbers = sorted(mine)
 
-    def _claim(self, core: int) -> bool:
-        claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    def _claim(self, path: Path) -> bool:
+        claim = path.open("w")
         try:
-            claim.bind(f"\0{self._among}-core-{core}")
-        except OSError:
+            fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
             claim.close()
             return False
         self._claims.append(claim)

@@ -29,7 +29,7 @@ class Lease:
         self._gate: TextIOWrapper | None = None
         self._lock: TextIOWrapper | None = None
         if enabled:
-            folder = folder or _folder_of_this_user()
+            folder = folder or folder_of_this_user()
             self._gate = (folder / "timing.gate").open("w")
             self._lock = (folder / "timing.lock").open("w")
 
@@ -83,7 +83,7 @@ def _release(file: TextIOWrapper | None) -> None:
         fcntl.flock(file, fcntl.LOCK_UN)
 
 
-def _folder_of_this_user() -> Path:
+def folder_of_this_user() -> Path:
     folder = Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()) / f"warpsmith-{os.getuid()}"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if folder.is_symlink() or folder.lstat().st_uid != os.getuid():

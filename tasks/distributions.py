@@ -23,4 +23,8 @@ def redrawn(x: torch.Tensor, distribution: str, generator: torch.Generator | Non
     if distribution == "ties":
         keep = torch.rand(x.shape, generator=generator, device=x.device) < 0.5
         return torch.where(keep, torch.round(x), torch.zeros_like(x))
-    return {"shifted": x + 1.0, "large": x * 50.0}[distribution]
+    if distribution == "shifted":
+        return x + 1.0
+    if distribution == "large":
+        return x * 50.0
+    raise KeyError(distribution)
