@@ -13,7 +13,7 @@ test test-all test-fast: export PYTHONDONTWRITEBYTECODE =
 .PHONY: help setup setup-dev run test test-all test-fast lint docs audit lock clean
 
 help:
-	@echo 'make run        contrastive RL on this machine, end to end, about 20 minutes; ends with a table and a report'
+	@echo 'make run        contrastive RL on this machine, end to end, 20 to 23 minutes; ends with a table and a report'
 	@echo 'make test       every test that CI runs, as far as this machine can run them, some 20 minutes on 2 cores'
 	@echo 'make test-all   those marked nightly too: endurance, and variants whose siblings CI runs'
 	@echo 'make test-fast  the tests that take seconds'
