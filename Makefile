@@ -5,7 +5,7 @@ ARGS ?=
 # Groups of tests that run side by side (tests/conftest.py), 4 GB each; 0: one after the other.
 WORKERS ?= 2
 PYTEST = $(VENV)/bin/python -m pytest
-SPREAD = -n $(WORKERS) --dist loadgroup --no-loadscope-reorder --durations=40 --durations-min=10
+SPREAD = -n $(WORKERS) --dist loadscope --no-loadscope-reorder --durations=40 --durations-min=10
 
 # Their processes are hundreds, and each would compile the sources again.
 test test-all test-fast: export PYTHONDONTWRITEBYTECODE =

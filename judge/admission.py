@@ -45,14 +45,14 @@ def _pick(items, index):
 
 
 def _other(x, turn):
-    """x with other numbers of its kind; three ways in turn, since a sum forgets order and a norm forgets scale."""
+    """x with other numbers of its kind; several ways in turn: a sum forgets order, a norm scale, a square the sign."""
     if x.numel() == 0:
         raise IndexError("{NOT_HERE}")
     shuffled = x.flatten()[_torch.randperm(x.numel()).to(x.device)].view(x.shape)
     if x.dtype == _torch.bool:
         changed = (~x, shuffled)[turn % 2]
     elif x.is_floating_point():
-        changed = (x * 0.5 + 0.25, shuffled, _torch.randn(x.shape).to(x) + 0.5)[turn % 3]
+        changed = (x * 0.5 + 0.25, -x, shuffled, _torch.randn(x.shape).to(x) + 0.5)[turn % 4]
     else:
         changed = (x.min() + x.max() - x, shuffled)[turn % 2]
     return changed.contiguous()

@@ -382,8 +382,14 @@ class Jailed:
     def check_still(self) -> None:
         """That a stopped process has not run since: each change of state leaves a note. Raises ForeignFailure."""
         changes = os.WSTOPPED | os.WCONTINUED | os.WEXITED
-        if os.waitid(os.P_PID, self.pid, changes | os.WNOHANG | os.WNOWAIT) is not None:
-            raise ForeignFailure(Status.REJECTED, "the process moved while it should stand still")
+        state = os.waitid(os.P_PID, self.pid, changes | os.WNOHANG | os.WNOWAIT)
+        if state is None:
+            return
+        if state.si_code not in (os.CLD_STOPPED, os.CLD_CONTINUED):
+            ending = _ending(state.si_code, state.si_status)
+            raise ForeignFailure(Status.RUNTIME_ERROR, f"while it stood still {ending}")
+        how = "was stopped once more" if state.si_code == os.CLD_STOPPED else "went on"
+        raise ForeignFailure(Status.REJECTED, f"the process moved while it should stand still: it {how}")
 
     def resume(self) -> None:
         os.kill(self.pid, signal.SIGCONT)

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import signal
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,16 +52,31 @@ WITHOUT_RAY = (
 )
 
 
+def group_of(path: Path) -> str:
+    """What one worker runs from beginning to end: a file, or all that start Ray."""
+    with_ray = path.parent.name in WITH_RAY and path.stem not in WITHOUT_RAY
+    return "ray" if with_ray else path.stem
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Groups by file name: `--dist loadgroup` of xdist 3.8 writes its groups into a name that pytest 9.2 does not read,
+    so that every test was a group of its own, and its file's servers were started on each worker."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Groups(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return group_of(Path(nodeid.partition("::")[0]))
+
+    return Groups(config, log) if config.getvalue("dist") == "loadscope" else None
+
+
 def _in_line(item: pytest.Item) -> int:
     return LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=_in_line)  # stable: otherwise as they were
-    for item in items:
-        with_ray = item.path.parent.name in WITH_RAY and item.path.stem not in WITHOUT_RAY
-        group = "ray" if with_ray else item.path.stem
-        item.add_marker(pytest.mark.xdist_group(group))
     marked = [item for item in items if item.get_closest_marker("gpu")]
     if marked and (reason := _gpu_missing()):
         for item in marked:
